@@ -1,0 +1,73 @@
+// How contributions combine. A reduction knows its payload formats and nothing of rounds, workers
+// or the network: it sees spans of bytes, one chunk at a time.
+//
+// A new reduction is one folder here and one line in registry.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tally {
+
+using Bytes = std::vector<unsigned char>;
+using ByteSpan = absl::Span<const unsigned char>;
+
+// What fixes the outcome of one chunk beside the contributions themselves.
+struct ChunkContext {
+  uint64_t first_lane = 0;  // the chunk's first element / 64 on the lane grid of its round
+  uint32_t count = 0;       // elements
+  uint64_t tie_key = 0;     // StreamKey(job seed, 0, round, kTie)
+  bool zero_ties = false;   // a tie gives 0 instead of a random sign
+};
+
+// One worker's payload for the chunk.
+struct Contribution {
+  ByteSpan payload;
+  double weight = 1;  // samples behind it; votes ignore it
+};
+
+// Sums one chunk's contributions. Not thread-safe.
+class ChunkAccumulator {
+ public:
+  virtual ~ChunkAccumulator() = default;
+  // Payloads must have passed CheckContribution. They are not needed after the call. Several at
+  // once are faster than one by one; the result does not depend on the grouping nor, for votes,
+  // on the order. Means add in the order given: callers fix it (by worker index).
+  virtual absl::Status Add(absl::Span<const Contribution> contributions) = 0;
+  // The aggregate's payload. FAILED_PRECONDITION if nothing was added or all weights are zero.
+  virtual absl::StatusOr<Bytes> Finish() = 0;
+  // Bytes held until Finish.
+  virtual size_t memory() const = 0;
+};
+
+class Reduction {
+ public:
+  virtual ~Reduction() = default;
+  virtual absl::string_view name() const = 0;
+  // True: a contribution counts whole or not at all, so the caller stages all of its chunks and
+  // adds them after its end is checked. False: it counts chunk by chunk.
+  virtual bool counts_whole() const = 0;
+  // Elements a chunk may have so that a contribution stays at about 1 MiB; a multiple of 64.
+  virtual uint32_t max_chunk_elements() const = 0;
+  // Upper bounds, for buffers and limits.
+  virtual size_t MaxContributionBytes(uint32_t count) const = 0;
+  virtual size_t MaxAggregateBytes(uint32_t count, uint32_t voters) const = 0;
+  // INVALID_ARGUMENT that names what is wrong: length, flags, padding bits, NaN or Inf in a mean.
+  virtual absl::Status CheckContribution(uint32_t count, ByteSpan payload) const = 0;
+  virtual absl::Status CheckAggregate(uint32_t count, ByteSpan payload) const = 0;
+  virtual std::unique_ptr<ChunkAccumulator> NewAccumulator(const ChunkContext& context) const = 0;
+};
+
+// The reduction of that name (majority, sign_mean, dense_mean), never destroyed.
+// NOT_FOUND lists the names there are.
+absl::StatusOr<const Reduction*> FindReduction(absl::string_view name);
+std::vector<absl::string_view> ReductionNames();
+
+}  // namespace tally
