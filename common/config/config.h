@@ -35,7 +35,6 @@ namespace tally {
 struct ConfigReading;  // what has been read of one mapping; owned by the document
 struct ConfigState;
 struct YamlNode;
-struct YamlEntry;
 
 // A mapping of the document being read: a handle, valid while its document lives. For all readers,
 // no fallback means that the key is required.
@@ -86,13 +85,15 @@ class ConfigMap {
 
   // Marks the key as known. Null if absent, which is a problem if `required`.
   const YamlNode* Read(absl::string_view key, absl::string_view expected, bool required);
-  template <typename T, typename Parse>
-  T Scalar(absl::string_view key, const std::string& expected, const std::optional<T>& fallback,
-           Parse parse);
-  ConfigMap Child(absl::string_view key, std::string path, int line, const YamlNode* node);
+  template <typename T, typename Parse, typename Print>
+  T Value(absl::string_view key, const std::string& expected, const std::optional<T>& fallback,
+          Parse parse, Print print);
+  std::string ItemString(const YamlNode& item, const std::string& path);
+  ConfigMap MapOfNode(const YamlNode* node, std::string path, int line);
   std::string PathOf(absl::string_view key) const;
-  void Expected(absl::string_view key, absl::string_view expected, const YamlNode& found);
-  void Record(absl::string_view key, std::string yaml);
+  int LineOf(absl::string_view key) const;
+  // Notes "expected ..., found what the node is" for the key at `path`.
+  void Mismatch(const std::string& path, absl::string_view expected, const YamlNode& found);
 
   ConfigState* state_;
   ConfigReading* reading_;

@@ -11,6 +11,8 @@ namespace tally {
 
 // With quotes; control characters escaped, UTF-8 left as it is.
 std::string JsonQuoted(absl::string_view text);
+// The shortest text that reads back as the same finite double, and as a float, not an integer.
+std::string JsonFloat(double value);
 
 // Scalars get their core-schema types; keys stay in their order. `key` is the subtree's path, for
 // `problems`, which gains each number that JSON cannot hold.
