@@ -23,6 +23,8 @@ class PendingFile {
   absl::Status Reserve(uint64_t size);
   // fsync, rename to the final path, fsync of the folder.
   absl::Status Commit();
+  const std::string& path() const { return path_; }
+  // Empty once committed.
   const std::string& temporary() const { return temporary_; }
 
  private:

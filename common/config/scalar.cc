@@ -132,21 +132,23 @@ std::optional<std::string> AsString(const YamlNode& node) {
 }
 
 std::string DescribeFound(const YamlNode& node) {
+  constexpr size_t kMostText = 100;
+  const std::string text = node.text.substr(0, kMostText);
   if (node.kind == YamlKind::kSequence) return "a sequence";
   if (node.kind == YamlKind::kMapping) return "a mapping";
   switch (TypeOf(node)) {
     case ScalarType::kNull:
       return "nothing";
     case ScalarType::kBool:
-      return absl::StrCat("the boolean ", node.text);
+      return absl::StrCat("the boolean ", text);
     case ScalarType::kInt:
-      return absl::StrCat("the integer ", node.text);
+      return absl::StrCat("the integer ", text);
     case ScalarType::kFloat:
-      return absl::StrCat("the number ", node.text);
+      return absl::StrCat("the number ", text);
     case ScalarType::kString:
       break;
   }
-  return absl::StrCat("the string ", JsonQuoted(node.text));
+  return absl::StrCat("the string ", JsonQuoted(text));
 }
 
 }  // namespace tally
