@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "absl/strings/string_view.h"
 #include "proto/tally/v1/job.pb.h"
 

@@ -1,0 +1,134 @@
+#include "common/rpc/channel.h"
+
+#include <chrono>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/status.h"
+#include "common/rpc/address.h"
+#include "common/rpc/limits.h"
+#include "common/rpc/proxy.h"
+#include "common/rpc/status.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+
+namespace tally {
+namespace {
+
+constexpr int kFirstBackoffMs = 200;
+
+grpc::ChannelArguments Arguments(const ChannelOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalivePingMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(options.max_backoff)));
+  // Without it, channels of one process with the same arguments share a connection, and one
+  // user's back-off delays another's.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+// A call that any gRPC server answers, be it with UNIMPLEMENTED.
+grpc::Status CallHealth(const std::shared_ptr<grpc::Channel>& channel,
+                        std::chrono::system_clock::time_point deadline) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  grpc::CompletionQueue queue;
+  const grpc::ByteBuffer request;  // the empty HealthCheckRequest: the server as a whole
+  grpc::ByteBuffer empty(nullptr, 0);
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", empty, &queue);
+  call->StartCall();
+  call->Finish(&reply, &status, &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  return status;
+}
+
+bool CameFromServer(const grpc::Status& status) {
+  return status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+         status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED &&
+         status.error_code() != grpc::StatusCode::CANCELLED;
+}
+
+// gRPC wraps the reason several times; what stands after the last wrapping is for people.
+std::string Unwrapped(absl::string_view message) {
+  for (absl::string_view wrapping :
+       {"failed to connect to all addresses; last error: ", "UNKNOWN: ", "UNAVAILABLE: "}) {
+    const size_t at = message.rfind(wrapping);
+    if (at != absl::string_view::npos) message.remove_prefix(at + wrapping.size());
+  }
+  return std::string(message);
+}
+
+std::string Hint(absl::string_view reason) {
+  if (absl::StrContains(reason, "WRONG_VERSION_NUMBER") ||
+      absl::StrContains(reason, "wrong version number")) {
+    return " (the server speaks no TLS; leave out the TLS options or turn TLS on there)";
+  }
+  if (absl::StrContains(reason, "certificate verify failed") ||
+      absl::StrContains(reason, "CERTIFICATE_VERIFY_FAILED")) {
+    return " (the server's certificate is not signed by the ca given)";
+  }
+  if (absl::StrContains(reason, "Peer name") && absl::StrContains(reason, "not in peer certificate")) {
+    return " (the server's certificate is for another host name)";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(absl::string_view address,
+                                                             const ChannelOptions& options) {
+  TALLY_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  if (parsed.port == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address \"", address, "\": expected a port from 1 to 65535, found 0"));
+  }
+  TALLY_ASSIGN_OR_RETURN(auto credentials, MakeChannelCredentials(options.tls));
+  return grpc::CreateCustomChannel(parsed.ToString(), credentials, Arguments(options));
+}
+
+absl::Status WaitForConnected(const std::shared_ptr<grpc::Channel>& channel,
+                              absl::string_view address, absl::Duration timeout) {
+  const auto deadline = std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout);
+  absl::Status last = absl::UnavailableError("no answer");
+  while (true) {
+    const grpc::Status status = CallHealth(channel, deadline);
+    if (CameFromServer(status)) return absl::OkStatus();
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) last = FromGrpcStatus(status);
+    // Resting after a failed attempt; the next state is the next attempt.
+    const bool again = channel->WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE, deadline);
+    if (!again || std::chrono::system_clock::now() >= deadline) return Explain(last, address);
+  }
+}
+
+absl::Status Explain(const absl::Status& status, absl::string_view address) {
+  if (!absl::IsUnavailable(status)) return status;
+  const std::string reason = Unwrapped(status.message());
+  std::string message = absl::StrCat("server ", address, ": ", reason, Hint(reason));
+  const auto parsed = ParseAddress(address);
+  const std::string proxy =
+      ProxyInEffect(parsed.ok() ? parsed->host : std::string(address),
+                    [](const char* name) -> const char* { return std::getenv(name); });
+  if (!proxy.empty()) {
+    absl::StrAppend(&message, "; the connection went through the proxy of ", proxy,
+                    ", add the host to no_proxy to go without");
+  }
+  return absl::UnavailableError(message);
+}
+
+}  // namespace tally

@@ -1,0 +1,132 @@
+#include "common/spec/check.h"
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "common/base/status_matchers.h"
+#include "tests/common/spec/valid_spec.h"
+
+namespace tally {
+namespace {
+
+using ::tally::testing::IsOk;
+using ::tally::testing::ValidSpec;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(CheckJobSpec, AcceptsAValidSpec) { TALLY_EXPECT_OK(CheckJobSpec(ValidSpec())); }
+
+struct Case {
+  const char* field;
+  const char* found;
+  std::function<void(v1::JobSpec&)> spoil;
+};
+
+class Spoiled : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Spoiled, NamesFieldAndWhatWasFound) {
+  v1::JobSpec spec = ValidSpec();
+  GetParam().spoil(spec);
+  const auto problems = FindSpecProblems(spec);
+  ASSERT_THAT(problems, ::testing::SizeIs(1)) << CheckJobSpec(spec);
+  EXPECT_EQ(problems[0].field, GetParam().field);
+  EXPECT_THAT(problems[0].message, AllOf(HasSubstr("expected "), HasSubstr(GetParam().found)));
+}
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+INSTANTIATE_TEST_SUITE_P(
+    OneField, Spoiled,
+    ::testing::Values(
+        Case{"name", "\"\"", [](auto& s) { s.set_name(""); }},
+        Case{"name", "\"..\"", [](auto& s) { s.set_name(".."); }},
+        Case{"name", "../x", [](auto& s) { s.set_name("../x"); }},
+        Case{"name", "a\\\\b", [](auto& s) { s.set_name("a\\b"); }},
+        Case{"name", "\\x00", [](auto& s) { s.set_name(std::string("a\0b", 3)); }},
+        Case{"name", "\\n", [](auto& s) { s.set_name("a\nb"); }},
+        Case{"name", "(5000 characters)", [](auto& s) { s.set_name(std::string(5000, 'x')); }},
+        Case{"model.architecture", "\"\"",
+             [](auto& s) { s.mutable_model()->clear_architecture(); }},
+        Case{"model.architecture", "a/b",
+             [](auto& s) { s.mutable_model()->set_architecture("a/b"); }},
+        Case{"model.config", "[1]", [](auto& s) { s.mutable_model()->set_config_json("[1]"); }},
+        Case{"model.config", "{", [](auto& s) { s.mutable_model()->set_config_json("{"); }},
+        Case{"model.base", "xyz", [](auto& s) { s.mutable_model()->set_base_digest("xyz"); }},
+        Case{"model", "neither", [](auto& s) { s.mutable_model()->clear_config_json(); }},
+        Case{"model.reset_head", "true",
+             [](auto& s) { s.mutable_model()->set_reset_head(true); }},
+        Case{"data.name", "\"\"", [](auto& s) { s.mutable_data()->clear_name(); }},
+        Case{"method.name", "lion", [](auto& s) { s.mutable_method()->set_name("lion"); }},
+        Case{"method.ties", "random",
+             [](auto& s) { s.mutable_method()->set_aggregation("average"); }},
+        Case{"method.ties", "minus", [](auto& s) { s.mutable_method()->set_ties("minus"); }},
+        Case{"method.beta1", "1", [](auto& s) { s.mutable_method()->set_beta1(1); }},
+        Case{"method.beta1", "nan", [](auto& s) { s.mutable_method()->set_beta1(kNan); }},
+        Case{"method.beta2", "-0.1", [](auto& s) { s.mutable_method()->set_beta2(-0.1); }},
+        Case{"method.epsilon", "1e-08", [](auto& s) { s.mutable_method()->set_epsilon(1e-8); }},
+        Case{"method.weight_decay", "-1",
+             [](auto& s) { s.mutable_method()->set_weight_decay(-1); }},
+        Case{"method.weight_decay", "found 1",
+             [](auto& s) { s.mutable_method()->set_weight_decay(1000); }},
+        Case{"learning_rate.schedule", "step",
+             [](auto& s) { s.mutable_learning_rate()->set_schedule("step"); }},
+        Case{"learning_rate.peak", "found 0",
+             [](auto& s) { s.mutable_learning_rate()->set_peak(0); }},
+        Case{"learning_rate.peak", "nan",
+             [](auto& s) { s.mutable_learning_rate()->set_peak(kNan); }},
+        Case{"learning_rate.final", "inf",
+             [](auto& s) {
+               s.mutable_learning_rate()->set_final(kInf);
+               s.mutable_method()->set_weight_decay(0);
+             }},
+        Case{"learning_rate.warmup_rounds", "101",
+             [](auto& s) { s.mutable_learning_rate()->set_warmup_rounds(101); }},
+        Case{"rounds", "found 0", [](auto& s) { s.set_rounds(0); }},
+        Case{"rounds", "18446744073709551615", [](auto& s) { s.set_rounds(~uint64_t{0}); }},
+        Case{"batch_size", "found 0", [](auto& s) { s.set_batch_size(0); }},
+        Case{"digest_every", "found 0", [](auto& s) { s.set_digest_every(0); }},
+        Case{"workers.count", "256", [](auto& s) { s.mutable_workers()->set_count(256); }},
+        Case{"workers.quorum", "found 5", [](auto& s) { s.mutable_workers()->set_quorum(5); }},
+        Case{"workers.minimum", "found 4", [](auto& s) { s.mutable_workers()->set_minimum(4); }},
+        Case{"workers.minimum", "found 0", [](auto& s) { s.mutable_workers()->set_minimum(0); }},
+        Case{"workers.round_deadline", "0 ms",
+             [](auto& s) { s.mutable_workers()->set_round_deadline_ms(0); }},
+        Case{"workers.device", "tpu", [](auto& s) { s.mutable_workers()->set_device("tpu"); }},
+        Case{"workers.labels", "\\n",
+             [](auto& s) { (*s.mutable_workers()->mutable_labels())["a"] = "b\nc"; }},
+        Case{"chunk_elements", "found 63", [](auto& s) { s.set_chunk_elements(63); }},
+        Case{"chunk_elements", "found 4194304000",
+             [](auto& s) { s.set_chunk_elements(4194304000); }}));
+
+TEST(CheckJobSpec, ListsEveryProblem) {
+  const absl::Status status = CheckJobSpec(v1::JobSpec());
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("name: "), HasSubstr("\nmodel: "), HasSubstr("\nrounds: "),
+                    HasSubstr("\nlearning_rate.peak: "), HasSubstr("\nworkers.count: ")));
+}
+
+TEST(CheckJobSpec, DenseChunksAreLimitedByTheirFourBytes) {
+  v1::JobSpec spec = ValidSpec();
+  spec.set_chunk_elements(8u << 20);
+  TALLY_EXPECT_OK(CheckJobSpec(spec));  // one bit each: 1 MiB
+  v1::MethodSpec& method = *spec.mutable_method();
+  method.set_name("global_lion");
+  method.clear_aggregation();
+  method.clear_ties();
+  EXPECT_THAT(CheckJobSpec(spec), Not(IsOk()));  // 32 MiB
+  spec.set_chunk_elements(262144);
+  TALLY_EXPECT_OK(CheckJobSpec(spec));
+}
+
+TEST(IsToken, TakesIdsAlone) {
+  EXPECT_TRUE(IsToken("A-z_09"));
+  EXPECT_FALSE(IsToken(""));
+  EXPECT_FALSE(IsToken("a b"));
+  EXPECT_FALSE(IsToken(std::string(65, 'a')));
+}
+
+}  // namespace
+}  // namespace tally
