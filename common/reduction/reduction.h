@@ -27,10 +27,13 @@ struct ChunkContext {
   bool zero_ties = false;   // a tie gives 0 instead of a random sign
 };
 
+// Above it a number of samples is not exact in a double, and a sum of products could overflow.
+inline constexpr double kMaxWeight = 9007199254740992.0;  // 2^53
+
 // One worker's payload for the chunk.
 struct Contribution {
   ByteSpan payload;
-  double weight = 1;  // samples behind it; votes ignore it
+  double weight = 1;  // samples behind it; a vote counts one whatever its weight
 };
 
 // Sums one chunk's contributions. Not thread-safe.
@@ -40,6 +43,8 @@ class ChunkAccumulator {
   // Payloads must have passed CheckContribution. They are not needed after the call. Several at
   // once are faster than one by one; the result does not depend on the grouping nor, for votes,
   // on the order. Means add in the order given: callers fix it (by worker index).
+  // INVALID_ARGUMENT for a payload of the wrong form or a weight that is negative, not finite or
+  // above kMaxWeight, RESOURCE_EXHAUSTED beyond 255 voters; nothing of the call is then counted.
   virtual absl::Status Add(absl::Span<const Contribution> contributions) = 0;
   // The aggregate's payload. FAILED_PRECONDITION if nothing was added or all weights are zero.
   virtual absl::StatusOr<Bytes> Finish() = 0;
@@ -63,6 +68,17 @@ class Reduction {
   virtual absl::Status CheckContribution(uint32_t count, ByteSpan payload) const = 0;
   virtual absl::Status CheckAggregate(uint32_t count, ByteSpan payload) const = 0;
   virtual std::unique_ptr<ChunkAccumulator> NewAccumulator(const ChunkContext& context) const = 0;
+  // NewAccumulator, one Add of everything and Finish: the same bytes. Votes override it with one
+  // pass over the payloads, block by block, so that the counts never leave the cache.
+  virtual absl::StatusOr<Bytes> Reduce(const ChunkContext& context,
+                                       absl::Span<const Contribution> contributions) const;
+
+  // The contribution that stands for `values` (finite, at least one). A vote sends their signs; a
+  // zero in a lane that votes takes its bit of RandomWord(zero_key, first_lane + lane).
+  virtual Bytes Pack(absl::Span<const float> values, uint64_t first_lane,
+                     uint64_t zero_key) const = 0;
+  // The aggregate as one number an element: a vote's D in [-1, 1], a mean's mean.
+  virtual absl::StatusOr<std::vector<float>> Unpack(uint32_t count, ByteSpan aggregate) const = 0;
 };
 
 // The reduction of that name (majority, sign_mean, dense_mean), never destroyed.

@@ -1,0 +1,253 @@
+#include "common/reduction/vote_kernels.h"
+
+#include <algorithm>
+
+#include "common/base/random.h"
+
+// Vectors are kept in arrays, which scalable vectors cannot be.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "common/reduction/vote_kernels.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tally {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using WordTag = hn::ScalableTag<uint64_t>;
+using OneWordTag = hn::CappedTag<uint64_t, 1>;
+
+// Payload words at any alignment: LoadU and StoreU copy bytes and need none.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWords(D d, const unsigned char* words, size_t word) {
+  return hn::LoadU(d, reinterpret_cast<const uint64_t*>(words) + word);
+}
+
+template <class D>
+HWY_INLINE void StoreWords(D d, hn::Vec<D> value, unsigned char* words, size_t word) {
+  hn::StoreU(value, d, reinterpret_cast<uint64_t*>(words) + word);
+}
+
+// a + b + carry for each bit: returns the sum bit, leaves the carry bit.
+template <class V>
+HWY_INLINE V FullAdd(V a, V b, V& carry) {
+  const V sum = hn::Xor3(a, b, carry);
+  carry = hn::OrAnd(hn::And(a, b), carry, hn::Xor(a, b));
+  return sum;
+}
+
+template <class V>
+HWY_INLINE V HalfAdd(V a, V& carry) {
+  const V sum = hn::Xor(a, carry);
+  carry = hn::And(a, carry);
+  return sum;
+}
+
+// bits[k] = bit k of the number of set bits among N voters. Two halves and one voter as the carry
+// in: the fewest full adders there are.
+template <size_t N, class D>
+HWY_INLINE void CountVotes(D d, const unsigned char* const* voters, size_t word, hn::Vec<D>* bits) {
+  if constexpr (N == 1) {
+    bits[0] = LoadWords(d, voters[0], word);
+  } else if constexpr (N % 2 == 1) {
+    constexpr size_t kHalf = N / 2;
+    constexpr size_t kBits = PlaneCount(kHalf);
+    hn::Vec<D> left[kBits], right[kBits];
+    CountVotes<kHalf>(d, voters, word, left);
+    CountVotes<kHalf>(d, voters + kHalf, word, right);
+    hn::Vec<D> carry = LoadWords(d, voters[N - 1], word);
+    for (size_t k = 0; k < kBits; ++k) bits[k] = FullAdd(left[k], right[k], carry);
+    bits[kBits] = carry;
+  } else {
+    constexpr size_t kBits = PlaneCount(N - 1);
+    CountVotes<N - 1>(d, voters, word, bits);
+    hn::Vec<D> carry = LoadWords(d, voters[N - 1], word);
+    for (size_t k = 0; k < kBits; ++k) bits[k] = HalfAdd(bits[k], carry);
+    if constexpr (PlaneCount(N) > kBits) bits[kBits] = carry;
+  }
+}
+
+template <size_t N, class D>
+HWY_INLINE void StartGroup(D d, const unsigned char* const* voters, size_t word, uint64_t* planes,
+                           size_t stride) {
+  hn::Vec<D> bits[PlaneCount(N)];
+  CountVotes<N>(d, voters, word, bits);
+  for (size_t k = 0; k < PlaneCount(N); ++k) hn::StoreU(bits[k], d, planes + k * stride + word);
+}
+
+// N voters onto planes that hold a count: the last voter is the carry in.
+template <size_t N, class D>
+HWY_INLINE void AddGroup(D d, const unsigned char* const* voters, size_t word, uint64_t* planes,
+                         size_t stride, size_t plane_count) {
+  constexpr size_t kBits = PlaneCount(N - 1);
+  hn::Vec<D> bits[kBits + 1];
+  if constexpr (N > 1) CountVotes<N - 1>(d, voters, word, bits);
+  hn::Vec<D> carry = LoadWords(d, voters[N - 1], word);
+  for (size_t k = 0; k < kBits; ++k) {
+    uint64_t* plane = planes + k * stride + word;
+    hn::StoreU(FullAdd(hn::LoadU(d, plane), bits[k], carry), d, plane);
+  }
+  for (size_t k = kBits; k < plane_count; ++k) {
+    uint64_t* plane = planes + k * stride + word;
+    hn::StoreU(HalfAdd(hn::LoadU(d, plane), carry), d, plane);
+  }
+}
+
+template <size_t N>
+void CountGroup(const unsigned char* const* voters, size_t words, size_t before, uint64_t* planes,
+                size_t stride) {
+  const size_t plane_count = PlaneCount(before + N);
+  const auto count = [&](auto d, size_t word) HWY_ATTR {
+    if (before == 0) {
+      StartGroup<N>(d, voters, word, planes, stride);
+    } else {
+      AddGroup<N>(d, voters, word, planes, stride, plane_count);
+    }
+  };
+  const WordTag d;
+  size_t word = 0;
+  for (; word + hn::Lanes(d) <= words; word += hn::Lanes(d)) count(d, word);
+  for (; word < words; ++word) count(OneWordTag(), word);
+}
+
+// Sixteen streams at a time: fewer passes over the planes than eight, still few enough for the
+// processor to prefetch.
+constexpr size_t kGroup = 16;
+
+size_t NextGroup(size_t left) { return left >= kGroup ? kGroup : std::min<size_t>(left, 8); }
+
+void AddOneGroup(const unsigned char* const* voters, size_t size, size_t words, size_t before,
+                 uint64_t* planes, size_t stride) {
+  switch (size) {
+    case 1: return CountGroup<1>(voters, words, before, planes, stride);
+    case 2: return CountGroup<2>(voters, words, before, planes, stride);
+    case 3: return CountGroup<3>(voters, words, before, planes, stride);
+    case 4: return CountGroup<4>(voters, words, before, planes, stride);
+    case 5: return CountGroup<5>(voters, words, before, planes, stride);
+    case 6: return CountGroup<6>(voters, words, before, planes, stride);
+    case 7: return CountGroup<7>(voters, words, before, planes, stride);
+    case 8: return CountGroup<8>(voters, words, before, planes, stride);
+    default: return CountGroup<kGroup>(voters, words, before, planes, stride);
+  }
+}
+
+// One block of words, small enough for its planes to stay in the first cache.
+void AddBlock(const unsigned char* const* voters, size_t voter_count, size_t words, size_t before,
+              uint64_t* planes, size_t stride) {
+  for (size_t k = PlaneCount(before); k < PlaneCount(before + voter_count); ++k) {
+    std::fill_n(planes + k * stride, words, 0);
+  }
+  for (size_t done = 0; done < voter_count;) {
+    const size_t size = NextGroup(voter_count - done);
+    AddOneGroup(voters + done, size, words, before + done, planes, stride);
+    done += size;
+  }
+}
+
+// Mix64 of common/base/random.h.
+template <class D>
+HWY_INLINE hn::Vec<D> Mix(D d, hn::Vec<D> x) {
+  x = hn::Xor(x, hn::ShiftRight<30>(x));
+  x = hn::Mul(x, hn::Set(d, 0xBF58476D1CE4E5B9ULL));
+  x = hn::Xor(x, hn::ShiftRight<27>(x));
+  x = hn::Mul(x, hn::Set(d, 0x94D049BB133111EBULL));
+  return hn::Xor(x, hn::ShiftRight<31>(x));
+}
+
+// RandomWord(rule.key, rule.first_lane + word + i) in lane i.
+template <class D>
+HWY_INLINE hn::Vec<D> TieWords(D d, const TieRule& rule, size_t word) {
+  const uint64_t first = rule.key + (rule.first_lane + word + 1) * kGoldenGamma;
+  const auto steps = hn::Mul(hn::Iota(d, 0), hn::Set(d, kGoldenGamma));
+  return Mix(d, hn::Add(hn::Set(d, first), steps));
+}
+
+template <class D>
+HWY_INLINE void DecideWords(D d, const uint64_t* planes, size_t stride, size_t voters,
+                            const TieRule& rule, size_t word, unsigned char* signs,
+                            unsigned char* nonzero) {
+  const size_t half = voters / 2;
+  hn::Vec<D> above = hn::Zero(d);
+  hn::Vec<D> equal = hn::Not(hn::Zero(d));
+  for (size_t k = PlaneCount(voters); k-- > 0;) {
+    const auto plane = hn::LoadU(d, planes + k * stride + word);
+    if ((half >> k) & 1) {
+      equal = hn::And(equal, plane);
+    } else {
+      above = hn::Or(above, hn::And(equal, plane));
+      equal = hn::AndNot(plane, equal);
+    }
+  }
+  if (voters % 2 == 1) equal = hn::Zero(d);
+  if (nonzero != nullptr) {
+    StoreWords(d, hn::Not(equal), nonzero, word);
+  } else if (voters % 2 == 0) {
+    above = hn::Or(above, hn::And(equal, TieWords(d, rule, word)));
+  }
+  StoreWords(d, above, signs, word);
+}
+
+void Decide(const uint64_t* planes, size_t stride, size_t words, size_t voters,
+            const TieRule& rule, unsigned char* signs, unsigned char* nonzero) {
+  const WordTag d;
+  size_t word = 0;
+  for (; word + hn::Lanes(d) <= words; word += hn::Lanes(d)) {
+    DecideWords(d, planes, stride, voters, rule, word, signs, nonzero);
+  }
+  for (; word < words; ++word) {
+    DecideWords(OneWordTag(), planes, stride, voters, rule, word, signs, nonzero);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tally
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tally {
+namespace {
+
+HWY_EXPORT(AddBlock);
+HWY_EXPORT(Decide);
+
+constexpr size_t kBlockWords = 512;  // 8 planes of 4 KiB
+
+}  // namespace
+
+void AddVotes(absl::Span<const unsigned char* const> voters, size_t words, size_t voters_before,
+              uint64_t* planes, size_t stride) {
+  const unsigned char* block[kMaxVoters];
+  for (size_t word = 0; word < words; word += kBlockWords) {
+    for (size_t i = 0; i < voters.size(); ++i) block[i] = voters[i] + word * sizeof(uint64_t);
+    HWY_DYNAMIC_DISPATCH(AddBlock)
+    (block, voters.size(), std::min(kBlockWords, words - word), voters_before, planes + word,
+     stride);
+  }
+}
+
+void DecideMajority(const uint64_t* planes, size_t stride, size_t words, size_t voters,
+                    const TieRule& rule, unsigned char* signs, unsigned char* nonzero) {
+  HWY_DYNAMIC_DISPATCH(Decide)(planes, stride, words, voters, rule, signs, nonzero);
+}
+
+LaneMajority CompareLane(const uint64_t* planes, size_t stride, size_t plane_count, size_t lane,
+                         size_t lane_voters) {
+  LaneMajority result{0, ~uint64_t{0}};
+  for (size_t k = plane_count; k-- > 0;) {
+    const uint64_t plane = planes[k * stride + lane];
+    if ((lane_voters / 2 >> k) & 1) {
+      result.tied &= plane;
+    } else {
+      result.above |= result.tied & plane;
+      result.tied &= ~plane;
+    }
+  }
+  if (lane_voters % 2 == 1) result.tied = 0;
+  return result;
+}
+
+}  // namespace tally
+#endif  // HWY_ONCE
