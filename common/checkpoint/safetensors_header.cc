@@ -31,7 +31,7 @@ absl::Status CheckName(absl::string_view name) {
 
 absl::Status Found(absl::string_view expected, const json& found) {
   constexpr size_t kMostText = 80;
-  const std::string text = found.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string text = found.dump(-1, ' ', true, json::error_handler_t::replace);
   return absl::InvalidArgumentError(
       absl::StrCat("expected ", expected, ", found ", text.substr(0, kMostText)));
 }

@@ -1,6 +1,7 @@
 #include "common/config/config.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -295,6 +296,10 @@ absl::StatusOr<ConfigDocument> ParseYamlText(const std::string& text, const std:
 }
 
 absl::StatusOr<ConfigDocument> ParseYaml(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a file, found a folder"));
+  }
   TALLY_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseYamlText(text, path);
 }

@@ -73,6 +73,15 @@ bool IsDecimalText(absl::string_view text) {
   return exponent < text.size() && SkipDigits(text, exponent) == text.size();
 }
 
+// The first 100 bytes or so, cut between characters.
+std::string Shortened(const std::string& text) {
+  constexpr size_t kMost = 100;
+  if (text.size() <= kMost) return text;
+  size_t end = kMost;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 template <typename T>
 std::optional<T> ParseInteger(const YamlNode& node) {
   if (node.kind != YamlKind::kScalar || TypeOf(node) != ScalarType::kInt) return std::nullopt;
@@ -132,8 +141,7 @@ std::optional<std::string> AsString(const YamlNode& node) {
 }
 
 std::string DescribeFound(const YamlNode& node) {
-  constexpr size_t kMostText = 100;
-  const std::string text = node.text.substr(0, kMostText);
+  const std::string text = Shortened(node.text);
   if (node.kind == YamlKind::kSequence) return "a sequence";
   if (node.kind == YamlKind::kMapping) return "a mapping";
   switch (TypeOf(node)) {

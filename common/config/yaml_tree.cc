@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/utf8.h"
 #include "yaml-cpp/eventhandler.h"
@@ -43,9 +45,7 @@ class TreeBuilder : public YAML::EventHandler {
     last_document_line_ = LineOf(mark);
   }
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    AddScalar(mark, "", true, anchor);
-  }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override;
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -86,6 +86,13 @@ class TreeBuilder : public YAML::EventHandler {
   std::unordered_map<YAML::anchor_t, YamlNodePtr> anchors_;
   std::vector<ConfigProblem> problems_;
 };
+
+// yaml-cpp puts an absent value where the next token is, often lines below its key.
+void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  YAML::Mark at = mark;
+  if (!open_.empty() && open_.back().key.has_value()) at.line = open_.back().key_line - 1;
+  AddScalar(at, "", true, anchor);
+}
 
 void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   const auto found = anchors_.find(anchor);
@@ -219,6 +226,16 @@ absl::Status RunParser(const std::string& text, const std::string& name, TreeBui
   }
 }
 
+// yaml-cpp 0.7 closes an open quote silently at the end of a text that ends with a line break, and
+// with it swallows all keys behind the quote. Without the line break it notices.
+absl::Status CheckQuotesEnd(absl::string_view text, const std::string& name) {
+  TreeBuilder ignored;
+  const std::string stripped(absl::StripTrailingAsciiWhitespace(text));
+  const absl::Status status = RunParser(stripped, name, ignored);
+  const bool open = absl::StrContains(status.message(), YAML::ErrorMsg::EOF_IN_SCALAR);
+  return open ? status : absl::OkStatus();
+}
+
 }  // namespace
 
 std::string ProblemText(absl::string_view path, const ConfigProblem& problem) {
@@ -239,6 +256,7 @@ absl::StatusOr<YamlTree> ParseYamlTree(const std::string& text, const std::strin
   }
   TreeBuilder builder;
   if (absl::Status status = RunParser(text, name, builder); !status.ok()) return status;
+  if (absl::Status status = CheckQuotesEnd(text, name); !status.ok()) return status;
   const YamlNodePtr root = builder.root();
   if (root == nullptr || (root->kind == YamlKind::kScalar && root->plain && root->text.empty())) {
     return DocumentError(name, 1, "expected a mapping, found an empty document");
