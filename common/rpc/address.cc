@@ -28,7 +28,9 @@ bool IsIpv6(const std::string& host) {
 }
 
 bool IsHostName(absl::string_view host) {
-  const auto allowed = [](char c) { return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_'; };
+  const auto allowed = [](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
+  };
   return !host.empty() && host.size() <= kMaxHostLength &&
          std::all_of(host.begin(), host.end(), allowed);
 }
@@ -70,7 +72,9 @@ std::string Address::ToString() const {
 absl::StatusOr<Address> ParseAddress(absl::string_view text) {
   if (absl::StartsWith(text, "[")) return ParseBracketed(text);
   const size_t colons = std::count(text.begin(), text.end(), ':');
-  if (colons > 1) return Bad(text, "expected host:port; an IPv6 address stands in brackets, [::1]:7070");
+  if (colons > 1) {
+    return Bad(text, "expected host:port; an IPv6 address stands in brackets, [::1]:7070");
+  }
   if (colons == 0) return Bad(text, "expected host:port, found no port");
   const size_t colon = text.find(':');
   Address address;

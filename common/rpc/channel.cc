@@ -64,27 +64,35 @@ bool CameFromServer(const grpc::Status& status) {
          status.error_code() != grpc::StatusCode::CANCELLED;
 }
 
+constexpr char kConnecting[] = "failed to connect to all addresses; last error: ";
+
 // gRPC wraps the reason several times; what stands after the last wrapping is for people.
 std::string Unwrapped(absl::string_view message) {
-  for (absl::string_view wrapping :
-       {"failed to connect to all addresses; last error: ", "UNKNOWN: ", "UNAVAILABLE: "}) {
+  for (const absl::string_view wrapping :
+       {absl::string_view(kConnecting), absl::string_view("UNKNOWN: "),
+        absl::string_view("UNAVAILABLE: ")}) {
     const size_t at = message.rfind(wrapping);
     if (at != absl::string_view::npos) message.remove_prefix(at + wrapping.size());
   }
   return std::string(message);
 }
 
-std::string Hint(absl::string_view reason) {
-  if (absl::StrContains(reason, "WRONG_VERSION_NUMBER") ||
-      absl::StrContains(reason, "wrong version number")) {
-    return " (the server speaks no TLS; leave out the TLS options or turn TLS on there)";
-  }
-  if (absl::StrContains(reason, "certificate verify failed") ||
-      absl::StrContains(reason, "CERTIFICATE_VERIFY_FAILED")) {
-    return " (the server's certificate is not signed by the ca given)";
-  }
-  if (absl::StrContains(reason, "Peer name") && absl::StrContains(reason, "not in peer certificate")) {
+// What is behind OpenSSL's and the socket's words, for failures to connect.
+absl::string_view Hint(absl::string_view message) {
+  if (!absl::StrContains(message, kConnecting)) return "";
+  if (absl::StrContains(message, "not in peer certificate")) {
     return " (the server's certificate is for another host name)";
+  }
+  if (absl::StrContains(message, "wrong version number") ||
+      absl::StrContains(message, "WRONG_VERSION_NUMBER")) {
+    return " (the server speaks no TLS)";
+  }
+  if (absl::StrContains(message, "Ssl handshake failed")) {
+    return " (the server's certificate is not signed by the ca given, or has expired)";
+  }
+  if (absl::StrContains(message, "Socket closed") ||
+      absl::StrContains(message, "Connection reset")) {
+    return " (the server hung up at once: it expects TLS, or a client certificate that it knows)";
   }
   return "";
 }
@@ -119,7 +127,7 @@ absl::Status WaitForConnected(const std::shared_ptr<grpc::Channel>& channel,
 absl::Status Explain(const absl::Status& status, absl::string_view address) {
   if (!absl::IsUnavailable(status)) return status;
   const std::string reason = Unwrapped(status.message());
-  std::string message = absl::StrCat("server ", address, ": ", reason, Hint(reason));
+  std::string message = absl::StrCat("server ", address, ": ", reason, Hint(status.message()));
   const auto parsed = ParseAddress(address);
   const std::string proxy =
       ProxyInEffect(parsed.ok() ? parsed->host : std::string(address),

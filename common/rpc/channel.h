@@ -14,7 +14,7 @@
 namespace tally {
 
 struct ChannelOptions {
-  TlsOptions tls;
+  TlsOptions tls = {};
   // Longest pause between attempts to connect again.
   absl::Duration max_backoff = absl::Seconds(5);
 };

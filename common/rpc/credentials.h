@@ -13,9 +13,10 @@ namespace tally {
 
 // Paths. All empty: no TLS.
 struct TlsOptions {
-  std::string ca;           // client: who signs servers; server: who signs clients (mutual TLS)
-  std::string certificate;  // one's own, with its chain
-  std::string key;          // of the certificate
+  // Client: who signs servers. Server: who signs clients (mutual TLS).
+  std::string ca = "";
+  std::string certificate = "";  // one's own, with its chain
+  std::string key = "";          // of the certificate
   bool enabled() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
 };
 

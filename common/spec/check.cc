@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "common/rpc/limits.h"
+#include "common/spec/names.h"
 #include "common/spec/problems.h"
 #include "nlohmann/json.hpp"
 
@@ -18,6 +19,14 @@ constexpr uint32_t kMaxBatch = 1u << 20;
 constexpr uint64_t kMaxDurationMs = uint64_t{7} * 24 * 3600 * 1000;
 constexpr int kMaxLabels = 64;
 constexpr uint32_t kLane = 64;
+
+bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string Words(const std::vector<std::string>& names) {
+  return absl::StrCat("one of ", absl::StrJoin(names, ", "));
+}
 
 template <typename Allowed>
 bool IsPlain(absl::string_view text, size_t max_length, Allowed allowed) {
@@ -63,12 +72,13 @@ void CheckLionChoices(const v1::MethodSpec& method, Problems& problems) {
   const std::string& aggregation = method.aggregation();
   const bool majority = lion && aggregation == "majority";
   const std::string& ties = method.ties();
-  problems.Check(lion ? majority || aggregation == "average" : aggregation.empty(),
+  problems.Check(lion ? IsOneOf(AggregationNames(), aggregation) : aggregation.empty(),
                  "method.aggregation",
-                 lion ? "majority or average" : "nothing unless the method is distributed_lion",
+                 lion ? Words(AggregationNames())
+                      : "no such key unless the method is distributed_lion",
                  Quoted(aggregation));
-  problems.Check(majority ? ties == "random" || ties == "zero" : ties.empty(), "method.ties",
-                 majority ? "random or zero" : "nothing unless the aggregation is majority",
+  problems.Check(majority ? IsOneOf(TieNames(), ties) : ties.empty(), "method.ties",
+                 majority ? Words(TieNames()) : "no such key unless the aggregation is majority",
                  Quoted(ties));
 }
 
@@ -79,16 +89,15 @@ void CheckBeta(double beta, absl::string_view field, Problems& problems) {
 void CheckMethod(const v1::MethodSpec& method, Problems& problems) {
   const std::string& name = method.name();
   const bool adamw = name == "global_adamw";
-  const bool known = adamw || name == "distributed_lion" || name == "global_lion";
-  problems.Check(known, "method.name", "distributed_lion, global_lion or global_adamw",
-                 Quoted(name));
+  const bool known = IsOneOf(MethodNames(), name);
+  problems.Check(known, "method.name", Words(MethodNames()), Quoted(name));
   if (known) CheckLionChoices(method, problems);
   CheckBeta(method.beta1(), "method.beta1", problems);
   CheckBeta(method.beta2(), "method.beta2", problems);
   const double epsilon = method.epsilon();
   if (known) {
     problems.Check(adamw ? std::isfinite(epsilon) && epsilon > 0 : epsilon == 0, "method.epsilon",
-                   adamw ? "a number above 0" : "nothing unless the method is global_adamw",
+                   adamw ? "a number above 0" : "no such key unless the method is global_adamw",
                    epsilon);
   }
   problems.Check(IsNonNegative(method.weight_decay()), "method.weight_decay",
@@ -98,8 +107,8 @@ void CheckMethod(const v1::MethodSpec& method, Problems& problems) {
 void CheckLearningRate(const v1::JobSpec& spec, Problems& problems) {
   const v1::LearningRate& rate = spec.learning_rate();
   const std::string& schedule = rate.schedule();
-  problems.Check(schedule == "constant" || schedule == "linear" || schedule == "cosine",
-                 "learning_rate.schedule", "constant, linear or cosine", Quoted(schedule));
+  problems.Check(IsOneOf(ScheduleNames(), schedule), "learning_rate.schedule",
+                 Words(ScheduleNames()), Quoted(schedule));
   problems.Check(std::isfinite(rate.peak()) && rate.peak() > 0, "learning_rate.peak",
                  "a number above 0", rate.peak());
   problems.Check(IsNonNegative(rate.final()), "learning_rate.final", "a number of at least 0",
@@ -140,8 +149,8 @@ void CheckWorkers(const v1::WorkersSpec& workers, Problems& problems) {
   problems.Check(workers.pause_limit_ms() <= kMaxDurationMs, "workers.pause_limit",
                  "at most 7 days", absl::StrCat(workers.pause_limit_ms(), " ms"));
   const std::string& device = workers.device();
-  problems.Check(device == "any" || device == "cpu" || device == "cuda", "workers.device",
-                 "any, cpu or cuda", Quoted(device));
+  problems.Check(IsOneOf(DeviceNames(), device), "workers.device", Words(DeviceNames()),
+                 Quoted(device));
   CheckLabels(workers, problems);
 }
 
@@ -157,7 +166,7 @@ void CheckChunks(const v1::JobSpec& spec, Problems& problems) {
       uint64_t{kMaxMessageBytes - kMessageHeadroomBytes} * 8 / WidestBits(spec.method());
   problems.Check(elements % kLane == 0, "chunk_elements", "a multiple of 64, or 0", elements);
   problems.Check(elements <= limit, "chunk_elements",
-                 absl::StrCat("at most ", limit / kLane * kLane, ", so that a chunk fits a message"),
+                 absl::StrCat("at most ", limit / kLane * kLane, ", so that it fits a message"),
                  elements);
 }
 
