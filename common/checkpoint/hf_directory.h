@@ -56,11 +56,11 @@ class CheckpointReader {
 };
 
 struct HfWriterOptions {
-  std::string config_json;                          // written as config.json
-  std::map<std::string, std::string> extra_files;   // plain file names to contents
-  SafetensorsMetadata metadata = {{"format", "pt"}};  // what transformers expects to find
-  uint64_t max_shard_bytes = 5'000'000'000;         // of tensor data; a larger tensor is alone
-  bool replace_existing = false;                    // else a non-empty target is refused
+  std::string config_json = {};                         // written as config.json unless empty
+  std::map<std::string, std::string> extra_files = {};  // plain file names to contents
+  SafetensorsMetadata metadata = {{"format", "pt"}};    // what transformers expects to find
+  uint64_t max_shard_bytes = 5'000'000'000;             // of tensor data; a larger tensor is alone
+  bool replace_existing = false;                        // else a non-empty target is refused
 };
 
 // Writes a directory that appears at `path` whole or not at all: made in a sibling, then renamed.
