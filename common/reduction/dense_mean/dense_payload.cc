@@ -13,8 +13,9 @@ constexpr absl::string_view kWhat = "dense payload";
 
 absl::Status CheckDtype(unsigned char dtype) {
   if (dtype == kDenseFloat32) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(kWhat, ": head byte 0: expected dtype 1 (float32), found ",
-                                                 static_cast<int>(dtype)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(kWhat, ": head byte 0: expected dtype 1 (float32), found ",
+                   static_cast<int>(dtype)));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // The aggregate of a majority vote: one bit an element, two with `ties: zero`.
 //
 //   aggregate := head signs [nonzero] [lane_mask]
-//   head      := flags:u8 zero:u8 x 7     flags bit 0: lane mask follows; bit 1: nonzero plane
+//   head      := flags:u8 zero:u8 x 7     flags bit 0: lane mask follows; bit 1: nonzero plane;
+//                                         byte 1 is 0, where a sign_mean has its voters
 //   signs     := u64 x W                  W = ceil(count / 64); bit set: D = +1
 //   nonzero   := u64 x W                  bit clear: D = 0, a tie; present only if there is a tie
 //                                         and the round says ties give zero

@@ -86,7 +86,8 @@ TEST(DenseMean, WeightedMeanInFloat64InTheOrderGiven) {
   std::vector<Contribution> contributions;
   for (size_t k = 0; k < weights.size(); ++k) contributions.push_back({payloads[k], weights[k]});
   const DenseMean reduction;
-  TALLY_ASSERT_OK_AND_ASSIGN(const Bytes aggregate, reduction.Reduce({.count = kCount}, contributions));
+  TALLY_ASSERT_OK_AND_ASSIGN(const Bytes aggregate,
+                             reduction.Reduce({.count = kCount}, contributions));
   TALLY_ASSERT_OK_AND_ASSIGN(const auto mean, reduction.Unpack(kCount, aggregate));
   for (size_t i = 0; i < kCount; ++i) EXPECT_EQ(mean[i], static_cast<float>(sums[i] / total));
 }

@@ -58,7 +58,8 @@ TEST(MajorityPayload, PlanesInTheirPlaces) {
 TEST(MajorityPayload, NonzeroPlaneIsLeftOutWithoutTies) {
   const Bytes one = ReferencePack(VoteList(kCount, 1));
   const std::vector<Contribution> votes = {{one, 1}, {one, 1}};
-  const auto result = (*FindReduction("majority"))->Reduce({.count = kCount, .zero_ties = true}, votes);
+  const auto result =
+      (*FindReduction("majority"))->Reduce({.count = kCount, .zero_ties = true}, votes);
   EXPECT_EQ(result->size(), MajorityPayloadBytes(kCount, false, false));
 }
 

@@ -47,7 +47,9 @@ TEST(SignMeanPayload, LaneVotersInTheirPlace) {
   EXPECT_EQ(Bytes(payload.begin() + kLaneVoters, payload.end()), (Bytes{3, 2, 3, 0, 0, 0, 0, 0}));
 }
 
-TEST(SignMeanPayload, NoElements) { ExpectRefused({0, 3, 0, 0, 0, 0, 0, 0}, "at least one element", 0); }
+TEST(SignMeanPayload, NoElements) {
+  ExpectRefused({0, 3, 0, 0, 0, 0, 0, 0}, "at least one element", 0);
+}
 
 TEST(SignMeanPayload, ShorterThanHead) { ExpectRefused(Bytes(7), "found 7 bytes"); }
 

@@ -1,0 +1,24 @@
+// The fold's one step: parameters(r) = ApplyRound(parameters(r - 1), spec r, aggregate r). Pure, and
+// the same bits on every worker and on the server.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/layout/layout.h"
+#include "common/reduction/reduction.h"
+#include "proto/tally/v1/training.pb.h"
+
+namespace tally {
+
+// `aggregates` are the payloads by chunk index on GridForRound(layout, spec). `parameters` and each
+// span of `state` have layout.size() elements, one for one: so a STATE chunk has the bounds of its
+// PARAMETERS chunk. State starts as zeros and that of buffers stays so. There are at least as many
+// spans as the update rule has slots; the others are left alone.
+//
+// Everything is checked before anything is touched: after an error parameters and state are
+// unchanged. INVALID_ARGUMENT names the round and the chunk, NOT_FOUND an unknown reduction or rule.
+absl::Status ApplyRound(const Layout& layout, const v1::RoundSpec& spec,
+                        absl::Span<const ByteSpan> aggregates, absl::Span<float> parameters,
+                        absl::Span<const absl::Span<float>> state);
+
+}  // namespace tally
