@@ -1,0 +1,183 @@
+#include "server/ledger/format.h"
+
+#include <string>
+
+#include "common/base/digest.h"
+#include "common/base/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/ledger/record.h"
+#include "tests/server/ledger/test_rounds.h"
+
+namespace tally {
+namespace {
+
+using testing::MakeRound;
+using testing::StatusIs;
+using testing::TestRound;
+using ::testing::HasSubstr;
+
+constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
+
+std::string Redigested(std::string bytes) {
+  bytes.resize(bytes.size() - kDigestBytes);
+  PutUint64(Digest64(bytes), &bytes);
+  return bytes;
+}
+
+std::string RecordBytes(const TestRound& round) {
+  const auto record = EncodeRecord(round.spec, round.closed, round.spans(), 0);
+  EXPECT_THAT(record, testing::IsOk());
+  std::string bytes = record->front;
+  for (const Bytes& payload : round.payloads) bytes.append(payload.begin(), payload.end());
+  bytes += record->back;
+  EXPECT_EQ(bytes.size(), record->length);
+  return bytes;
+}
+
+TEST(SegmentHeaderTest, BytesAreAsDocumented) {
+  const std::string bytes = EncodeSegmentHeader({0x1122334455667788, 258});
+  ASSERT_EQ(bytes.size(), kSegmentHeaderBytes);
+  EXPECT_EQ(bytes.substr(0, 8), "TALLYLG1");
+  EXPECT_EQ(bytes.substr(8, 8), std::string("\1\0\0\0\0\0\0\0", 8));
+  EXPECT_EQ(bytes.substr(16, 8), "\x88\x77\x66\x55\x44\x33\x22\x11");
+  EXPECT_EQ(bytes.substr(24, 8), std::string("\2\1\0\0\0\0\0\0", 8));
+  EXPECT_EQ(GetUint64(bytes.data() + 32), Digest64(bytes.substr(0, 32)));
+}
+
+TEST(SegmentHeaderTest, RoundTrip) {
+  TALLY_ASSERT_OK_AND_ASSIGN(const SegmentHeader header,
+                             DecodeSegmentHeader(EncodeSegmentHeader({~uint64_t{0}, 12345})));
+  EXPECT_EQ(header.layout_digest, ~uint64_t{0});
+  EXPECT_EQ(header.first_round, 12345u);
+}
+
+TEST(SegmentHeaderTest, CutShort) {
+  const std::string bytes = EncodeSegmentHeader({1, 1});
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THAT(DecodeSegmentHeader(bytes.substr(0, size)),
+                StatusIs(kDataLoss, HasSubstr("expected 40 bytes")));
+  }
+}
+
+TEST(SegmentHeaderTest, CorruptMagic) {
+  std::string bytes = EncodeSegmentHeader({1, 1});
+  bytes[0] = 't';
+  EXPECT_THAT(DecodeSegmentHeader(bytes), StatusIs(kDataLoss, HasSubstr("magic")));
+}
+
+TEST(SegmentHeaderTest, InvalidVersion) {
+  std::string bytes = EncodeSegmentHeader({1, 1});
+  bytes[8] = 2;
+  EXPECT_THAT(DecodeSegmentHeader(Redigested(bytes)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("expected version 1, found 2")));
+}
+
+TEST(SegmentHeaderTest, AnyFlippedBitIsFound) {
+  const std::string bytes = EncodeSegmentHeader({77, 1});
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    EXPECT_FALSE(DecodeSegmentHeader(flipped).ok()) << bit;
+  }
+}
+
+TEST(RecordHeadTest, RoundTrip) {
+  const RecordHead head{5, 48 + 3 + 4 + 5 * 16 + 100 + 8, uint64_t{1} << 40, 99, 3, 4};
+  TALLY_ASSERT_OK_AND_ASSIGN(const RecordHead back, DecodeRecordHead(EncodeRecordHead(head)));
+  EXPECT_EQ(back.chunks, head.chunks);
+  EXPECT_EQ(back.length, head.length);
+  EXPECT_EQ(back.round, head.round);
+  EXPECT_EQ(back.synced, head.synced);
+  EXPECT_EQ(back.spec_bytes, head.spec_bytes);
+  EXPECT_EQ(back.closed_bytes, head.closed_bytes);
+}
+
+TEST(RecordHeadTest, LengthThatCannotHoldItsPartsIsRefused) {
+  for (const RecordHead& head : {RecordHead{0, 0, 1, 0, 0, 0}, RecordHead{0, 55, 1, 0, 0, 0},
+                                 RecordHead{1, 56, 1, 0, 0, 0},
+                                 RecordHead{0xFFFFFFFF, 1000, 1, 0, 0xFFFFFFFF, 0xFFFFFFFF}}) {
+    EXPECT_THAT(DecodeRecordHead(EncodeRecordHead(head)), StatusIs(kDataLoss, HasSubstr("length")));
+  }
+}
+
+TEST(RecordTest, SmallestRecordIsAsDocumented) {
+  v1::RoundSpec spec;
+  spec.set_round(1);
+  TestRound round = testing::Close(spec, {});
+  const std::string bytes = RecordBytes(round);
+  EXPECT_EQ(bytes.substr(0, 8), std::string("RND1\0\0\0\0", 8));
+  EXPECT_EQ(GetUint64(bytes.data() + 8), bytes.size());
+  EXPECT_EQ(GetUint64(bytes.data() + 16), 1u);
+  EXPECT_EQ(GetUint64(bytes.data() + 24), 0u);
+  EXPECT_EQ(GetUint32(bytes.data() + 32), 2u);
+  EXPECT_EQ(bytes.substr(48, 2), "\x08\x01");
+  EXPECT_EQ(GetUint64(bytes.data() + bytes.size() - 8),
+            Digest64(bytes.substr(0, bytes.size() - 8)));
+}
+
+TEST(RecordTest, RoundTrip) {
+  for (const uint32_t chunks : {0u, 1u, 5u}) {
+    for (const size_t size : {0u, 1u, 1000u}) {
+      const TestRound round = MakeRound(9, chunks, size);
+      const std::string bytes = RecordBytes(round);
+      TALLY_ASSERT_OK_AND_ASSIGN(const ParsedRecord record, ParseRecord(bytes));
+      EXPECT_EQ(record.spec.SerializeAsString(), round.spec.SerializeAsString());
+      EXPECT_EQ(record.closed.SerializeAsString(), round.closed.SerializeAsString());
+      ASSERT_EQ(record.aggregates.size(), chunks);
+      for (uint32_t i = 0; i < chunks; ++i) EXPECT_EQ(record.aggregates[i], round.spans()[i]);
+    }
+  }
+}
+
+TEST(RecordTest, AnyFlippedBitIsFound) {
+  const std::string bytes = RecordBytes(MakeRound(3, 2, 5));
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    EXPECT_THAT(ParseRecord(flipped), StatusIs(kDataLoss, ::testing::_)) << bit;
+  }
+}
+
+TEST(RecordTest, OtherLengthIsRefused) {
+  const std::string bytes = RecordBytes(MakeRound(3, 2, 5));
+  EXPECT_THAT(ParseRecord(bytes + "x"), StatusIs(kDataLoss, HasSubstr("length")));
+  EXPECT_THAT(ParseRecord(bytes.substr(0, bytes.size() - 1)),
+              StatusIs(kDataLoss, HasSubstr("length")));
+}
+
+TEST(EncodeRecordTest, PartsOfDifferentRoundsAreRefused) {
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  TestRound round = MakeRound(3);
+  round.closed.set_round(4);
+  EXPECT_THAT(EncodeRecord(round.spec, round.closed, round.spans(), 0),
+              StatusIs(kInvalid, HasSubstr("found round 4")));
+  round = MakeRound(3);
+  round.payloads.pop_back();
+  EXPECT_THAT(EncodeRecord(round.spec, round.closed, round.spans(), 0),
+              StatusIs(kInvalid, HasSubstr("expected 2 chunks, found 3")));
+  round = MakeRound(3);
+  round.payloads[1][0] ^= 1;
+  EXPECT_THAT(EncodeRecord(round.spec, round.closed, round.spans(), 0),
+              StatusIs(kInvalid, HasSubstr("digest")));
+}
+
+TEST(SegmentNameTest, RoundTrip) {
+  EXPECT_EQ(SegmentName(1), "0000000001.seg");
+  EXPECT_EQ(SegmentName(12345678901), "12345678901.seg");
+  for (const uint64_t round : {uint64_t{1}, uint64_t{9999999999}, uint64_t{12345678901}}) {
+    EXPECT_EQ(ParseSegmentName(SegmentName(round)), round);
+  }
+}
+
+TEST(SegmentNameTest, OtherNamesAreNoSegments) {
+  for (const char* name : {"", ".seg", "1.seg", "0000000001", "00000000001.seg", "000000000x.seg",
+                           "-000000001.seg", " 000000001.seg", "0000000001.seg.tmp.7",
+                           "99999999999999999999999.seg"}) {
+    EXPECT_EQ(ParseSegmentName(name), std::nullopt) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tally
