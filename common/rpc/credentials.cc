@@ -37,8 +37,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   if (!tls.enabled()) return grpc::InsecureChannelCredentials();
   grpc::SslCredentialsOptions options;
   if (!tls.ca.empty()) {
-    TALLY_ASSIGN_OR_RETURN(options.pem_root_certs,
-                           ReadCertificate(tls.ca, Clock::System().Wall()));
+    TALLY_ASSIGN_OR_RETURN(options.pem_root_certs, ReadCertificate(tls.ca, Clock::System().Wall()));
   }
   if (HasKeyPair(tls)) {
     TALLY_ASSIGN_OR_RETURN(KeyPair pair, ReadKeyPair(tls));
@@ -61,8 +60,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
                      : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_key_cert_pairs.push_back({std::move(pair.key), std::move(pair.certificate)});
   if (!tls.ca.empty()) {
-    TALLY_ASSIGN_OR_RETURN(options.pem_root_certs,
-                           ReadCertificate(tls.ca, Clock::System().Wall()));
+    TALLY_ASSIGN_OR_RETURN(options.pem_root_certs, ReadCertificate(tls.ca, Clock::System().Wall()));
   }
   return grpc::SslServerCredentials(options);
 }

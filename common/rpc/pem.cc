@@ -85,8 +85,8 @@ absl::StatusOr<std::string> ReadCertificate(const std::string& path, absl::Time 
 absl::StatusOr<std::string> ReadPrivateKey(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
   if (ParseKey(text) == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected a private key in PEM form without a password, found none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected a private key in PEM form without a password, found none"));
   }
   return text;
 }
@@ -99,9 +99,8 @@ absl::Status CheckKeyMatches(const std::string& certificate_path, const std::str
                      X509_check_private_key(parsed.get(), parsed_key.get()) == 1;
   ERR_clear_error();
   if (match) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the key ", key_path,
-                                                 " does not belong to the certificate ",
-                                                 certificate_path));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the key ", key_path, " does not belong to the certificate ", certificate_path));
 }
 
 }  // namespace tally

@@ -22,8 +22,8 @@ std::string BindFailure(const Address& address) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints,
-                                &found);
+  const int error =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
   if (error != 0) return gai_strerror(error);
   std::string reason = "gRPC could not start there";
   for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {

@@ -72,11 +72,10 @@ void CheckLionChoices(const v1::MethodSpec& method, Problems& problems) {
   const std::string& aggregation = method.aggregation();
   const bool majority = lion && aggregation == "majority";
   const std::string& ties = method.ties();
-  problems.Check(lion ? IsOneOf(AggregationNames(), aggregation) : aggregation.empty(),
-                 "method.aggregation",
-                 lion ? Words(AggregationNames())
-                      : "no such key unless the method is distributed_lion",
-                 Quoted(aggregation));
+  problems.Check(
+      lion ? IsOneOf(AggregationNames(), aggregation) : aggregation.empty(), "method.aggregation",
+      lion ? Words(AggregationNames()) : "no such key unless the method is distributed_lion",
+      Quoted(aggregation));
   problems.Check(majority ? IsOneOf(TieNames(), ties) : ties.empty(), "method.ties",
                  majority ? Words(TieNames()) : "no such key unless the aggregation is majority",
                  Quoted(ties));
@@ -117,8 +116,8 @@ void CheckLearningRate(const v1::JobSpec& spec, Problems& problems) {
                  absl::StrCat("at most rounds, ", spec.rounds()), rate.warmup_rounds());
   // At 1 the decay alone would set every parameter to zero, beyond it flip signs.
   const double shrink = std::max(rate.peak(), rate.final()) * spec.method().weight_decay();
-  problems.Check(!(shrink >= 1), "method.weight_decay",
-                 "learning rate * weight decay below 1", shrink);
+  problems.Check(!(shrink >= 1), "method.weight_decay", "learning rate * weight decay below 1",
+                 shrink);
 }
 
 bool IsLabelText(absl::string_view text) {
@@ -140,9 +139,8 @@ void CheckWorkers(const v1::WorkersSpec& workers, Problems& problems) {
   problems.Check(count >= 1 && count <= kMaxWorkers, "workers.count", "1 to 255 workers", count);
   problems.Check(workers.quorum() >= 1 && workers.quorum() <= count, "workers.quorum",
                  absl::StrCat("1 to count, ", count), workers.quorum());
-  problems.Check(workers.minimum() >= 1 && workers.minimum() <= workers.quorum(),
-                 "workers.minimum", absl::StrCat("1 to quorum, ", workers.quorum()),
-                 workers.minimum());
+  problems.Check(workers.minimum() >= 1 && workers.minimum() <= workers.quorum(), "workers.minimum",
+                 absl::StrCat("1 to quorum, ", workers.quorum()), workers.minimum());
   problems.Check(workers.round_deadline_ms() >= 1 && workers.round_deadline_ms() <= kMaxDurationMs,
                  "workers.round_deadline", "1 ms to 7 days",
                  absl::StrCat(workers.round_deadline_ms(), " ms"));
@@ -189,9 +187,8 @@ bool IsJobName(absl::string_view name) {
 }
 
 bool IsToken(absl::string_view token) {
-  return IsPlain(token, 64, [](unsigned char c) {
-    return absl::ascii_isalnum(c) || c == '_' || c == '-';
-  });
+  return IsPlain(token, 64,
+                 [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-'; });
 }
 
 std::vector<SpecProblem> FindSpecProblems(const v1::JobSpec& spec) {

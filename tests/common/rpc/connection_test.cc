@@ -72,11 +72,11 @@ TEST_F(Connection, RefusedNamesAddressAndReason) {
   const std::string address = Start({});
   server_->Shutdown();
   server_.reset();
-  EXPECT_THAT(Connect(address, {}, kShort),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(StartsWith("server " + address + ": "),
-                             HasSubstr("Connection refused"),
-                             ::testing::Not(HasSubstr("failed to connect to all")))));
+  EXPECT_THAT(
+      Connect(address, {}, kShort),
+      StatusIs(absl::StatusCode::kUnavailable,
+               AllOf(StartsWith("server " + address + ": "), HasSubstr("Connection refused"),
+                     ::testing::Not(HasSubstr("failed to connect to all")))));
 }
 
 TEST_F(Connection, UnknownHostIsNamed) {
@@ -91,8 +91,8 @@ TEST_F(Connection, ProxyVariableIsNamed) {
   const absl::Status exempt = Connect(Start({}), {}, kLong);
   unsetenv("http_proxy");
   unsetenv("no_proxy");
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
-                               HasSubstr("http_proxy=http://127.0.0.1:1")));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("http_proxy=http://127.0.0.1:1")));
   TALLY_EXPECT_OK(exempt);
 }
 
@@ -129,9 +129,9 @@ TEST_F(Connection, CertificateOfAnotherHost) {
 
 TEST_F(Connection, NoClientCertificate) {
   const TlsOptions server = certificates_.Issue("server", "IP:127.0.0.1");
-  EXPECT_THAT(Connect(Start(server), {.ca = certificates_.ca()}, kShort),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("expects TLS, or a client certificate")));
+  EXPECT_THAT(
+      Connect(Start(server), {.ca = certificates_.ca()}, kShort),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("expects TLS, or a client certificate")));
 }
 
 TEST_F(Connection, TlsToPlaintext) {

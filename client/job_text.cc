@@ -1,0 +1,93 @@
+#include "client/job_text.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/text.h"
+
+namespace tally {
+namespace {
+
+using Lines = std::vector<std::pair<std::string, std::string>>;
+
+std::string Method(const v1::MethodSpec& method) {
+  std::string text = method.name();
+  for (const std::string& part : {method.aggregation(), method.ties()}) {
+    if (!part.empty()) absl::StrAppend(&text, ", ", part);
+  }
+  return text;
+}
+
+std::string EvaluationText(const v1::JobStatus& job) {
+  const v1::Evaluation& evaluation = job.evaluation();
+  if (evaluation.count() == 0) return "";
+  return absl::StrFormat("%s (%d of %d), loss %.4f, after round %d", Accuracy(job),
+                         evaluation.correct(), evaluation.count(),
+                         evaluation.loss_sum() / static_cast<double>(evaluation.count()),
+                         evaluation.round());
+}
+
+std::string Bits(const v1::JobStatus& job) {
+  if (job.bits_up() <= 0) return "";
+  return absl::StrFormat("%.3f up, %.3f down per parameter and worker", job.bits_up(),
+                         job.bits_down());
+}
+
+std::string Digest(const v1::JobStatus& job) {
+  if (job.parameters_digest().empty()) return "";
+  return absl::StrCat(job.parameters_digest(), " after round ", job.parameters_digest_round());
+}
+
+Lines Describe(const v1::JobStatus& job, absl::TimeZone zone) {
+  const auto count = [](uint64_t n) { return n == 0 ? "" : absl::StrCat(n); };
+  return {{"job", job.job_id()},
+          {"name", job.spec().name()},
+          {"state", StateName(job.state())},
+          {"reason", job.reason()},
+          {"queue", count(job.queue_position())},
+          {"model", job.spec().model().architecture()},
+          {"parameters", count(job.parameters())},
+          {"data", job.spec().data().name()},
+          {"method", Method(job.spec().method())},
+          {"round", Rounds(job)},
+          {"loss", Loss(job)},
+          {"accuracy", EvaluationText(job)},
+          {"samples", count(job.samples())},
+          {"bits", Bits(job)},
+          {"time left", job.state() == v1::RUNNING ? ShortDuration(job.seconds_left()) : ""},
+          {"digest", Digest(job)},
+          {"mismatches", count(job.mismatches())},
+          {"submitted", ShortTime(job.submitted_at(), zone)},
+          {"started", ShortTime(job.started_at(), zone)},
+          {"finished", ShortTime(job.finished_at(), zone)}};
+}
+
+std::vector<std::string> Row(const v1::JobWorker& worker) {
+  return {worker.name(),
+          absl::StrCat(worker.index()),
+          worker.attached() ? "yes" : "no",
+          absl::StrCat(worker.last_round()),
+          absl::StrCat(worker.contributions()),
+          absl::StrCat(worker.refused()),
+          ShortBytes(worker.bytes_up()),
+          ShortBytes(worker.bytes_down())};
+}
+
+}  // namespace
+
+std::string JobText(const v1::JobStatus& job, absl::TimeZone zone) {
+  std::string text;
+  for (const auto& [key, value] : Describe(job, zone)) {
+    if (!value.empty()) absl::StrAppendFormat(&text, "%-11s %s\n", key, Printable(value));
+  }
+  if (job.workers().empty()) return text;
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::JobWorker& worker : job.workers()) rows.push_back(Row(worker));
+  return text + "\n" +
+         Table({"WORKER", "INDEX", "ATTACHED", "ROUND", "COUNTED", "REFUSED", "SENT", "RECEIVED"},
+               rows);
+}
+
+}  // namespace tally
