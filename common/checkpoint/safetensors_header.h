@@ -8,7 +8,7 @@
 //             count from its first byte and the last tensor ends the file
 //
 // Example, one tensor b = [1.0f]:
-//   40 00 00 00 00 00 00 00  {"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}<9 spaces>
+//   38 00 00 00 00 00 00 00  {"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}<2 spaces>
 //   00 00 80 3f
 //
 // Limits of ours: a header of at most 100 MB (as in the reference reader), names not empty, without
