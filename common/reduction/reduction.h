@@ -68,10 +68,14 @@ class Reduction {
   virtual absl::Status CheckContribution(uint32_t count, ByteSpan payload) const = 0;
   virtual absl::Status CheckAggregate(uint32_t count, ByteSpan payload) const = 0;
   virtual std::unique_ptr<ChunkAccumulator> NewAccumulator(const ChunkContext& context) const = 0;
-  // NewAccumulator, one Add of everything and Finish: the same bytes. Votes override it with one
-  // pass over the payloads, block by block, so that the counts never leave the cache.
-  virtual absl::StatusOr<Bytes> Reduce(const ChunkContext& context,
-                                       absl::Span<const Contribution> contributions) const;
+  // NewAccumulator, one Add of everything and Finish: the same bytes, written over `aggregate`,
+  // whose memory is used again (new memory costs as much as the vote itself). Votes override it
+  // with one pass over the payloads, block by block, so that the counts never leave the cache.
+  virtual absl::Status ReduceInto(const ChunkContext& context,
+                                  absl::Span<const Contribution> contributions,
+                                  Bytes* aggregate) const;
+  absl::StatusOr<Bytes> Reduce(const ChunkContext& context,
+                               absl::Span<const Contribution> contributions) const;
 
   // The contribution that stands for `values` (finite, at least one). A vote sends their signs; a
   // zero in a lane that votes takes its bit of RandomWord(zero_key, first_lane + lane).

@@ -57,9 +57,11 @@ class VoteAccumulator : public ChunkAccumulator {
 
   absl::StatusOr<Bytes> Finish() override {
     TALLY_RETURN_IF_ERROR(CheckDecidable(count_.voters(), weighty_));
-    const std::unique_ptr<VoteWriter> writer = reduction_.NewWriter(context_, count_.voters());
+    Bytes aggregate;
+    const auto writer = reduction_.NewWriter(context_, count_.voters(), &aggregate);
     writer->Append(count_);
-    return writer->Finish();
+    writer->Finish();
+    return aggregate;
   }
 
   size_t memory() const override { return sizeof(*this) + count_.memory(); }
@@ -71,11 +73,10 @@ class VoteAccumulator : public ChunkAccumulator {
   bool weighty_ = false;
 };
 
-std::vector<SignView> Slices(const std::vector<SignView>& views, size_t first, size_t size) {
-  std::vector<SignView> slices;
-  slices.reserve(views.size());
-  for (const SignView& view : views) slices.push_back(view.Slice(first, size));
-  return slices;
+void SliceAll(const std::vector<SignView>& views, size_t first, size_t size,
+              std::vector<SignView>* slices) {
+  slices->clear();
+  for (const SignView& view : views) slices->push_back(view.Slice(first, size));
 }
 
 }  // namespace
@@ -84,20 +85,24 @@ std::unique_ptr<ChunkAccumulator> VoteReduction::NewAccumulator(const ChunkConte
   return std::make_unique<VoteAccumulator>(*this, context);
 }
 
-absl::StatusOr<Bytes> VoteReduction::Reduce(const ChunkContext& context,
-                                            absl::Span<const Contribution> contributions) const {
+absl::Status VoteReduction::ReduceInto(const ChunkContext& context,
+                                       absl::Span<const Contribution> contributions,
+                                       Bytes* aggregate) const {
   TALLY_ASSIGN_OR_RETURN(const Votes votes, ParseVotes(context.count, contributions, 0));
   TALLY_RETURN_IF_ERROR(CheckDecidable(votes.views.size(), votes.weighty));
-  const std::unique_ptr<VoteWriter> writer = NewWriter(context, votes.views.size());
+  const std::unique_ptr<VoteWriter> writer = NewWriter(context, votes.views.size(), aggregate);
   const size_t lanes = LaneCount(context.count);
   VoteCount count;
+  std::vector<SignView> slices;
   for (size_t first = 0; first < lanes; first += kBlockLanes) {
     const size_t size = std::min(kBlockLanes, lanes - first);
     count.Reset(size);
-    count.Add(Slices(votes.views, first, size));
+    SliceAll(votes.views, first, size, &slices);
+    count.Add(slices);
     writer->Append(count);
   }
-  return writer->Finish();
+  writer->Finish();
+  return absl::OkStatus();
 }
 
 }  // namespace tally

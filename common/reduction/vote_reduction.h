@@ -17,7 +17,8 @@ class VoteWriter {
   virtual ~VoteWriter() = default;
   // The next lanes. All but the last call have a multiple of 64 of them.
   virtual void Append(const VoteCount& count) = 0;
-  virtual Bytes Finish() = 0;
+  // The aggregate is whole after it.
+  virtual void Finish() = 0;
 };
 
 class VoteReduction : public Reduction {
@@ -35,12 +36,13 @@ class VoteReduction : public Reduction {
     return PackSigns(values, first_lane, zero_key);
   }
   std::unique_ptr<ChunkAccumulator> NewAccumulator(const ChunkContext& context) const override;
-  absl::StatusOr<Bytes> Reduce(const ChunkContext& context,
-                               absl::Span<const Contribution> contributions) const override;
+  absl::Status ReduceInto(const ChunkContext& context,
+                          absl::Span<const Contribution> contributions,
+                          Bytes* aggregate) const override;
 
-  // `voters` is at least 1.
-  virtual std::unique_ptr<VoteWriter> NewWriter(const ChunkContext& context,
-                                                size_t voters) const = 0;
+  // Writes over `aggregate`, which outlives the writer. `voters` is at least 1.
+  virtual std::unique_ptr<VoteWriter> NewWriter(const ChunkContext& context, size_t voters,
+                                                Bytes* aggregate) const = 0;
 };
 
 }  // namespace tally

@@ -13,8 +13,9 @@ void AppendWords(const std::vector<uint64_t>& words, Bytes* bytes) {
 
 class MajorityWriter : public VoteWriter {
  public:
-  explicit MajorityWriter(const ChunkContext& context)
-      : context_(context), lanes_(LaneCount(context.count)) {
+  MajorityWriter(const ChunkContext& context, Bytes* payload)
+      : context_(context), lanes_(LaneCount(context.count)), payload_(*payload) {
+    payload_.clear();
     payload_.reserve(MajorityPayloadBytes(context.count, context.zero_ties, true));
     payload_.resize(kHeadBytes);
     if (context.zero_ties) nonzero_.resize(lanes_);
@@ -34,13 +35,12 @@ class MajorityWriter : public VoteWriter {
     next_lane_ += count.lanes();
   }
 
-  Bytes Finish() override {
+  void Finish() override {
     if (context_.zero_ties) AppendNonzero();
     if (!lane_mask_.empty()) {
       payload_[0] |= kMajorityHasLaneMask;
       AppendWords(lane_mask_, &payload_);
     }
-    return std::move(payload_);
   }
 
  private:
@@ -101,7 +101,7 @@ class MajorityWriter : public VoteWriter {
   const ChunkContext context_;
   const size_t lanes_;
   size_t next_lane_ = 0;
-  Bytes payload_;                    // head and signs so far
+  Bytes& payload_;                   // head and signs so far
   std::vector<uint64_t> nonzero_;    // all lanes, with zero_ties only
   std::vector<uint64_t> lane_mask_;  // empty until a lane has no voters
 };
@@ -127,8 +127,8 @@ absl::StatusOr<std::vector<float>> Majority::Unpack(uint32_t count, ByteSpan agg
 }
 
 std::unique_ptr<VoteWriter> Majority::NewWriter(const ChunkContext& context,
-                                                size_t /*voters*/) const {
-  return std::make_unique<MajorityWriter>(context);
+                                                size_t /*voters*/, Bytes* aggregate) const {
+  return std::make_unique<MajorityWriter>(context, aggregate);
 }
 
 }  // namespace tally

@@ -19,7 +19,8 @@ class Majority : public VoteReduction {
     return CheckMajority(count, payload);
   }
   absl::StatusOr<std::vector<float>> Unpack(uint32_t count, ByteSpan aggregate) const override;
-  std::unique_ptr<VoteWriter> NewWriter(const ChunkContext& context, size_t voters) const override;
+  std::unique_ptr<VoteWriter> NewWriter(const ChunkContext& context, size_t voters,
+                                        Bytes* aggregate) const override;
 };
 
 }  // namespace tally

@@ -1,5 +1,6 @@
 #include "common/reduction/sign_mean/sign_mean.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/base/status.h"
@@ -9,10 +10,11 @@ namespace {
 
 class SignMeanWriter : public VoteWriter {
  public:
-  SignMeanWriter(uint32_t count, size_t voters)
-      : count_(count), voters_(voters), lanes_(LaneCount(count)) {
+  SignMeanWriter(uint32_t count, size_t voters, Bytes* payload)
+      : count_(count), voters_(voters), lanes_(LaneCount(count)), payload_(*payload) {
     payload_.reserve(SignMeanPayloadBytes(count, voters, true));
     payload_.resize(SignMeanPayloadBytes(count, voters, false));
+    std::fill_n(payload_.begin(), kHeadBytes, 0);
     payload_[1] = static_cast<unsigned char>(voters);
   }
 
@@ -25,13 +27,12 @@ class SignMeanWriter : public VoteWriter {
     next_lane_ += count.lanes();
   }
 
-  Bytes Finish() override {
+  void Finish() override {
     if (!lane_voters_.empty()) {
       payload_[0] |= kSignMeanHasLaneVoters;
       payload_.insert(payload_.end(), lane_voters_.begin(), lane_voters_.end());
       payload_.resize(SignMeanPayloadBytes(count_, voters_, true));
     }
-    return std::move(payload_);
   }
 
  private:
@@ -48,7 +49,7 @@ class SignMeanWriter : public VoteWriter {
   const size_t voters_;
   const size_t lanes_;
   size_t next_lane_ = 0;
-  Bytes payload_;
+  Bytes& payload_;
   std::vector<uint8_t> lane_voters_;  // empty until some lane has other than all
 };
 
@@ -69,8 +70,9 @@ absl::StatusOr<std::vector<float>> SignMean::Unpack(uint32_t count, ByteSpan agg
   return values;
 }
 
-std::unique_ptr<VoteWriter> SignMean::NewWriter(const ChunkContext& context, size_t voters) const {
-  return std::make_unique<SignMeanWriter>(context.count, voters);
+std::unique_ptr<VoteWriter> SignMean::NewWriter(const ChunkContext& context, size_t voters,
+                                                Bytes* aggregate) const {
+  return std::make_unique<SignMeanWriter>(context.count, voters, aggregate);
 }
 
 }  // namespace tally
