@@ -1,0 +1,182 @@
+#include "server/ledger/fold.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status_matchers.h"
+#include "common/layout/chunk_grid.h"
+#include "common/update/apply_round.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/ledger/writer.h"
+#include "tests/server/ledger/real_rounds.h"
+#include "tests/server/ledger/test_rounds.h"
+
+namespace tally {
+namespace {
+
+using testing::RandomFloats;
+using testing::RealRound;
+using testing::SmallLayout;
+using testing::StatusIs;
+using testing::TestFolder;
+using testing::TestRound;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kRounds = 12;
+
+// What a job's training rounds are made by. Every fourth round is one of the buffers, and from
+// round 7 on the first block is frozen.
+struct Method {
+  const char* reduction;
+  const char* rule;
+  size_t slots;
+};
+
+void PrintTo(const Method& method, std::ostream* out) { *out << method.rule; }
+
+class FoldTest : public ::testing::TestWithParam<Method> {
+ protected:
+  void SetUp() override {
+    auto writer = LedgerWriter::Open(folder_ / "ledger", layout_.digest(), {.segment_bytes = 4000});
+    TALLY_ASSERT_OK(writer);
+    writer_ = *std::move(writer);
+    TALLY_ASSERT_OK(store_.Write(0, RandomFloats(layout_.size(), 1), {}, "{}"));
+    for (uint64_t round = 1; round <= kRounds; ++round) {
+      rounds_.push_back(round % 4 == 0
+                            ? RealRound(layout_, round, "dense_mean", "assign")
+                            : RealRound(layout_, round, GetParam().reduction, GetParam().rule,
+                                        round >= 7 ? 1 : 0));
+      TALLY_ASSERT_OK(testing::Append(*writer_, rounds_.back()));
+    }
+    FoldByHand();
+  }
+
+  // ApplyRound on plain arrays, round by round: what every fold must equal, bit for bit.
+  void FoldByHand() {
+    std::vector<float> parameters = RandomFloats(layout_.size(), 1);
+    std::vector<std::vector<float>> state(GetParam().slots, std::vector<float>(layout_.size()));
+    expected_.push_back(parameters);
+    expected_state_.push_back(state);
+    for (const TestRound& round : rounds_) {
+      std::vector<absl::Span<float>> slots(state.begin(), state.end());
+      TALLY_ASSERT_OK(
+          ApplyRound(layout_, round.spec, round.spans(), absl::MakeSpan(parameters), slots));
+      expected_.push_back(parameters);
+      expected_state_.push_back(state);
+    }
+  }
+  Fold FoldFrom(uint64_t round) const {
+    const auto snapshot = store_.Open(round);
+    EXPECT_THAT(snapshot, testing::IsOk());
+    return Fold::FromSnapshot(layout_, **snapshot);
+  }
+  void ExpectAt(const Fold& fold, uint64_t round) const {
+    EXPECT_EQ(fold.round(), round);
+    EXPECT_EQ(fold.digest(), ParametersDigest(layout_, expected_[round]));
+    EXPECT_EQ(fold.parameters(), absl::MakeConstSpan(expected_[round]));
+    const auto state = fold.state();
+    for (size_t slot = 0; slot < state.size(); ++slot) {
+      EXPECT_EQ(state[slot], absl::MakeConstSpan(expected_state_[round][slot]));
+    }
+  }
+
+  TestFolder folder_;
+  const Layout layout_ = SmallLayout();
+  const SnapshotStore store_ = *SnapshotStore::Open(folder_ / "snapshots", layout_);
+  std::unique_ptr<LedgerWriter> writer_;
+  std::vector<TestRound> rounds_;
+  std::vector<std::vector<float>> expected_;
+  std::vector<std::vector<std::vector<float>>> expected_state_;
+};
+
+TEST_P(FoldTest, EveryRoundMovesSomething) {
+  for (uint64_t round = 1; round <= kRounds; ++round) {
+    EXPECT_NE(expected_[round], expected_[round - 1]) << round;
+  }
+}
+
+TEST_P(FoldTest, AllAtOnce) {
+  Fold fold = FoldFrom(0);
+  ExpectAt(fold, 0);
+  TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), kRounds));
+  ExpectAt(fold, kRounds);
+  EXPECT_EQ(fold.state().size(), GetParam().slots);
+  EXPECT_EQ(fold.memory(), layout_.size() * 4 * (1 + GetParam().slots));
+}
+
+TEST_P(FoldTest, RoundByRoundAsTheyClose) {
+  Fold fold = FoldFrom(0);
+  for (const TestRound& round : rounds_) {
+    TALLY_ASSERT_OK(fold.Apply(round.spec, round.spans()));
+    ExpectAt(fold, round.spec.round());
+  }
+}
+
+// A snapshot at `middle`, then a new fold from it: as after a crash, or in a late joiner.
+TEST_P(FoldTest, InAnyGrouping) {
+  for (uint64_t middle = 0; middle <= kRounds; ++middle) {
+    Fold first = FoldFrom(0);
+    TALLY_ASSERT_OK(first.AdvanceTo(writer_->reader(), middle));
+    TALLY_ASSERT_OK(first.WriteSnapshot(store_));
+    Fold second = FoldFrom(middle);
+    ExpectAt(second, middle);
+    TALLY_ASSERT_OK(second.AdvanceTo(writer_->reader(), kRounds));
+    ExpectAt(second, kRounds);
+  }
+}
+
+TEST_P(FoldTest, SnapshotKeepsTheConfiguration) {
+  Fold fold = FoldFrom(0);
+  TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), 3));
+  TALLY_ASSERT_OK(fold.WriteSnapshot(store_));
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto snapshot, store_.Open(3));
+  EXPECT_EQ(snapshot->config_json(), "{}");
+  EXPECT_EQ(snapshot->parameters_digest(), fold.digest());
+  EXPECT_EQ(snapshot->state().size(), GetParam().slots);
+}
+
+TEST_P(FoldTest, OnlyTheNextRoundIsApplied) {
+  Fold fold = FoldFrom(0);
+  TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), 2));
+  for (const uint64_t wrong : {1, 2, 4}) {
+    const TestRound& round = rounds_[wrong - 1];
+    EXPECT_THAT(fold.Apply(round.spec, round.spans()),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("expected round 3")));
+  }
+  EXPECT_THAT(fold.AdvanceTo(writer_->reader(), 1),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("at round 2")));
+  ExpectAt(fold, 2);
+}
+
+TEST_P(FoldTest, ARefusedRoundLeavesTheFoldAsItWas) {
+  Fold fold = FoldFrom(0);
+  TestRound round = rounds_[0];
+  round.payloads.back().pop_back();
+  EXPECT_THAT(fold.Apply(round.spec, round.spans()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("round 1")));
+  ExpectAt(fold, 0);
+  EXPECT_TRUE(fold.state().empty());
+  TALLY_ASSERT_OK(fold.Apply(rounds_[0].spec, rounds_[0].spans()));
+  ExpectAt(fold, 1);
+}
+
+TEST_P(FoldTest, AdvancingBeyondTheLedgerStopsAtItsEnd) {
+  Fold fold = FoldFrom(0);
+  EXPECT_THAT(fold.AdvanceTo(writer_->reader(), kRounds + 1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("round 13")));
+  ExpectAt(fold, kRounds);
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, FoldTest,
+                         ::testing::Values(Method{"majority", "sign_step", 0},
+                                           Method{"sign_mean", "sign_step", 0},
+                                           Method{"dense_mean", "lion_step", 1},
+                                           Method{"dense_mean", "adamw_step", 2}),
+                         [](const auto& info) {
+                           return std::string(info.param.reduction) + "_" + info.param.rule;
+                         });
+
+}  // namespace
+}  // namespace tally
