@@ -1,6 +1,7 @@
 #include "common/reduction/vote_kernels.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "common/base/random.h"
 #include "hwy/cache_control.h"
@@ -32,11 +33,22 @@ HWY_INLINE void StoreWords(D d, hn::Vec<D> value, unsigned char* words, size_t w
   hn::StoreU(value, d, reinterpret_cast<uint64_t*>(words) + word);
 }
 
+// Of each bit, what at least two of the three say.
+template <class V>
+HWY_INLINE V AtLeastTwo(V a, V b, V c) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (sizeof(V) == 64) {
+    return V{_mm512_ternarylogic_epi64(a.raw, b.raw, c.raw, 0xE8)};
+  }
+#endif
+  return hn::OrAnd(hn::And(a, b), c, hn::Xor(a, b));
+}
+
 // a + b + carry for each bit: returns the sum bit, leaves the carry bit.
 template <class V>
 HWY_INLINE V FullAdd(V a, V b, V& carry) {
   const V sum = hn::Xor3(a, b, carry);
-  carry = hn::OrAnd(hn::And(a, b), carry, hn::Xor(a, b));
+  carry = AtLeastTwo(a, b, carry);
   return sum;
 }
 
@@ -105,22 +117,27 @@ HWY_INLINE void PrefetchVotes(const unsigned char* const* voters, size_t word) {
   for (size_t i = 0; i < N; ++i) hwy::Prefetch(voters[i] + word * 8 + kBytesAhead);
 }
 
+// body(tag, word) over all words, by whole vectors and then one by one.
+template <class Body>
+HWY_INLINE void ForEachVector(size_t words, const Body& body) {
+  const WordTag d;
+  size_t word = 0;
+  for (; word + hn::Lanes(d) <= words; word += hn::Lanes(d)) body(d, word);
+  for (; word < words; ++word) body(OneWordTag(), word);
+}
+
 template <size_t N>
 void CountGroup(const unsigned char* const* voters, size_t words, size_t before, uint64_t* planes,
                 size_t stride) {
   const size_t plane_count = PlaneCount(before + N);
-  const auto count = [&](auto d, size_t word) HWY_ATTR {
+  ForEachVector(words, [&](auto d, size_t word) HWY_ATTR {
     PrefetchVotes<N>(voters, word);
     if (before == 0) {
       StartGroup<N>(d, voters, word, planes, stride);
     } else {
       AddGroup<N>(d, voters, word, planes, stride, plane_count);
     }
-  };
-  const WordTag d;
-  size_t word = 0;
-  for (; word + hn::Lanes(d) <= words; word += hn::Lanes(d)) count(d, word);
-  for (; word < words; ++word) count(OneWordTag(), word);
+  });
 }
 
 // Sixteen streams at a time: fewer passes over the planes than eight, still few enough for the
@@ -129,18 +146,19 @@ constexpr size_t kGroup = 16;
 
 size_t NextGroup(size_t left) { return left >= kGroup ? kGroup : std::min<size_t>(left, 8); }
 
-void AddOneGroup(const unsigned char* const* voters, size_t size, size_t words, size_t before,
-                 uint64_t* planes, size_t stride) {
+// body(std::integral_constant of the size): a loop of its own for each size of a group.
+template <class Body>
+HWY_INLINE void WithGroupSize(size_t size, const Body& body) {
   switch (size) {
-    case 1: return CountGroup<1>(voters, words, before, planes, stride);
-    case 2: return CountGroup<2>(voters, words, before, planes, stride);
-    case 3: return CountGroup<3>(voters, words, before, planes, stride);
-    case 4: return CountGroup<4>(voters, words, before, planes, stride);
-    case 5: return CountGroup<5>(voters, words, before, planes, stride);
-    case 6: return CountGroup<6>(voters, words, before, planes, stride);
-    case 7: return CountGroup<7>(voters, words, before, planes, stride);
-    case 8: return CountGroup<8>(voters, words, before, planes, stride);
-    default: return CountGroup<kGroup>(voters, words, before, planes, stride);
+    case 1: return body(std::integral_constant<size_t, 1>());
+    case 2: return body(std::integral_constant<size_t, 2>());
+    case 3: return body(std::integral_constant<size_t, 3>());
+    case 4: return body(std::integral_constant<size_t, 4>());
+    case 5: return body(std::integral_constant<size_t, 5>());
+    case 6: return body(std::integral_constant<size_t, 6>());
+    case 7: return body(std::integral_constant<size_t, 7>());
+    case 8: return body(std::integral_constant<size_t, 8>());
+    default: return body(std::integral_constant<size_t, kGroup>());
   }
 }
 
@@ -152,7 +170,9 @@ void AddBlock(const unsigned char* const* voters, size_t voter_count, size_t wor
   }
   for (size_t done = 0; done < voter_count;) {
     const size_t size = NextGroup(voter_count - done);
-    AddOneGroup(voters + done, size, words, before + done, planes, stride);
+    WithGroupSize(size, [&](auto n) HWY_ATTR {
+      CountGroup<n.value>(voters + done, words, before + done, planes, stride);
+    });
     done += size;
   }
 }
@@ -175,41 +195,120 @@ HWY_INLINE hn::Vec<D> TieWords(D d, const TieRule& rule, size_t word) {
   return Mix(d, hn::Add(hn::Set(d, first), steps));
 }
 
+// Counts compared with half of the voters, bit by bit from the lowest.
+template <class D>
+class Comparison {
+ public:
+  Comparison(D d, size_t voters)
+      : d_(d), voters_(voters), above_(hn::Zero(d)), equal_(hn::Not(hn::Zero(d))) {}
+
+  HWY_INLINE void Add(size_t k, hn::Vec<D> plane) {
+    if ((voters_ / 2 >> k) & 1) {
+      above_ = hn::And(above_, plane);
+      equal_ = hn::And(equal_, plane);
+    } else {
+      above_ = hn::Or(above_, plane);
+      equal_ = hn::AndNot(plane, equal_);
+    }
+  }
+
+  HWY_INLINE hn::Vec<D> above() const { return above_; }
+  HWY_INLINE hn::Vec<D> tied() const { return voters_ % 2 == 0 ? equal_ : hn::Zero(d_); }
+
+  HWY_INLINE hn::Vec<D> WithRandomTies(const TieRule& rule, size_t word) const {
+    if (voters_ % 2 == 1) return above_;
+    return hn::OrAnd(above_, equal_, TieWords(d_, rule, word));
+  }
+
+ private:
+  const D d_;
+  const size_t voters_;
+  hn::Vec<D> above_, equal_;
+};
+
 template <class D>
 HWY_INLINE void DecideWords(D d, const uint64_t* planes, size_t stride, size_t voters,
                             const TieRule& rule, size_t word, unsigned char* signs,
                             unsigned char* nonzero) {
-  const size_t half = voters / 2;
-  hn::Vec<D> above = hn::Zero(d);
-  hn::Vec<D> equal = hn::Not(hn::Zero(d));
-  for (size_t k = PlaneCount(voters); k-- > 0;) {
-    const auto plane = hn::LoadU(d, planes + k * stride + word);
-    if ((half >> k) & 1) {
-      equal = hn::And(equal, plane);
-    } else {
-      above = hn::Or(above, hn::And(equal, plane));
-      equal = hn::AndNot(plane, equal);
-    }
+  Comparison<D> comparison(d, voters);
+  for (size_t k = 0; k < PlaneCount(voters); ++k) {
+    comparison.Add(k, hn::LoadU(d, planes + k * stride + word));
   }
-  if (voters % 2 == 1) equal = hn::Zero(d);
-  if (nonzero != nullptr) {
-    StoreWords(d, hn::Not(equal), nonzero, word);
-  } else if (voters % 2 == 0) {
-    above = hn::Or(above, hn::And(equal, TieWords(d, rule, word)));
+  if (nonzero == nullptr) {
+    StoreWords(d, comparison.WithRandomTies(rule, word), signs, word);
+  } else {
+    StoreWords(d, hn::Not(comparison.tied()), nonzero, word);
+    StoreWords(d, comparison.above(), signs, word);
   }
-  StoreWords(d, above, signs, word);
 }
 
 void Decide(const uint64_t* planes, size_t stride, size_t words, size_t voters,
             const TieRule& rule, unsigned char* signs, unsigned char* nonzero) {
-  const WordTag d;
-  size_t word = 0;
-  for (; word + hn::Lanes(d) <= words; word += hn::Lanes(d)) {
+  ForEachVector(words, [&](auto d, size_t word) HWY_ATTR {
     DecideWords(d, planes, stride, voters, rule, word, signs, nonzero);
+  });
+}
+
+// The decision of N voters that are all there are.
+template <size_t N, class D>
+HWY_INLINE hn::Vec<D> DecideAll(D d, const unsigned char* const* voters, size_t word,
+                                const TieRule& rule) {
+  hn::Vec<D> bits[PlaneCount(N)];
+  CountVotes<N>(d, voters, word, bits);
+  Comparison<D> comparison(d, N);
+  for (size_t k = 0; k < PlaneCount(N); ++k) comparison.Add(k, bits[k]);
+  return comparison.WithRandomTies(rule, word);
+}
+
+// The decision of N voters and those `before` in the planes, which are left as they are.
+template <size_t N, class D>
+HWY_INLINE hn::Vec<D> DecideWithPlanes(D d, const unsigned char* const* voters, size_t word,
+                                       size_t before, const uint64_t* planes, size_t stride,
+                                       const TieRule& rule) {
+  constexpr size_t kBits = PlaneCount(N - 1);
+  hn::Vec<D> bits[kBits + 1];
+  if constexpr (N > 1) CountVotes<N - 1>(d, voters, word, bits);
+  hn::Vec<D> carry = LoadWords(d, voters[N - 1], word);
+  Comparison<D> comparison(d, before + N);
+  for (size_t k = 0; k < kBits; ++k) {
+    comparison.Add(k, FullAdd(hn::LoadU(d, planes + k * stride + word), bits[k], carry));
   }
-  for (; word < words; ++word) {
-    DecideWords(OneWordTag(), planes, stride, voters, rule, word, signs, nonzero);
+  for (size_t k = kBits; k < PlaneCount(before + N); ++k) {
+    comparison.Add(k, HalfAdd(hn::LoadU(d, planes + k * stride + word), carry));
   }
+  return comparison.WithRandomTies(rule, word);
+}
+
+template <size_t N>
+void DecideGroup(const unsigned char* const* voters, size_t words, size_t before,
+                 const uint64_t* planes, size_t stride, const TieRule& rule,
+                 unsigned char* signs) {
+  ForEachVector(words, [&](auto d, size_t word) HWY_ATTR {
+    PrefetchVotes<N>(voters, word);
+    StoreWords(d,
+               before == 0
+                   ? DecideAll<N>(d, voters, word, rule)
+                   : DecideWithPlanes<N>(d, voters, word, before, planes, stride, rule),
+               signs, word);
+  });
+}
+
+// A block's decision. `planes` is room for all counts of it.
+void VoteBlock(const unsigned char* const* voters, size_t voter_count, size_t words,
+               uint64_t* planes, size_t stride, const TieRule& rule, unsigned char* signs) {
+  // The last group that AddBlock would form.
+  size_t before = 0, size = NextGroup(voter_count);
+  while (before + size < voter_count) {
+    before += size;
+    size = NextGroup(voter_count - before);
+  }
+  AddBlock(voters, before, words, 0, planes, stride);
+  for (size_t k = PlaneCount(before); before > 0 && k < PlaneCount(voter_count); ++k) {
+    std::fill_n(planes + k * stride, words, 0);
+  }
+  WithGroupSize(size, [&](auto n) HWY_ATTR {
+    DecideGroup<n.value>(voters + before, words, before, planes, stride, rule, signs);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -222,6 +321,7 @@ namespace {
 
 HWY_EXPORT(AddBlock);
 HWY_EXPORT(Decide);
+HWY_EXPORT(VoteBlock);
 
 constexpr size_t kBlockWords = 512;  // 8 planes of 4 KiB
 
@@ -241,6 +341,21 @@ void AddVotes(absl::Span<const unsigned char* const> voters, size_t words, size_
 void DecideMajority(const uint64_t* planes, size_t stride, size_t words, size_t voters,
                     const TieRule& rule, unsigned char* signs, unsigned char* nonzero) {
   HWY_DYNAMIC_DISPATCH(Decide)(planes, stride, words, voters, rule, signs, nonzero);
+}
+
+void VoteMajority(absl::Span<const unsigned char* const> voters, size_t words, const TieRule& rule,
+                  unsigned char* signs) {
+  // One vector more than a block, so that the planes do not fall on the same sets of the cache.
+  constexpr size_t kStride = kBlockWords + 8;
+  alignas(64) uint64_t planes[kMaxPlanes * kStride];
+  const unsigned char* block[kMaxVoters];
+  for (size_t word = 0; word < words; word += kBlockWords) {
+    for (size_t i = 0; i < voters.size(); ++i) block[i] = voters[i] + word * sizeof(uint64_t);
+    const TieRule block_rule{rule.key, rule.first_lane + word};
+    HWY_DYNAMIC_DISPATCH(VoteBlock)
+    (block, voters.size(), std::min(kBlockWords, words - word), planes, kStride, block_rule,
+     signs + word * sizeof(uint64_t));
+  }
 }
 
 LaneMajority CompareLane(const uint64_t* planes, size_t stride, size_t plane_count, size_t lane,

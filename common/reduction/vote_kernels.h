@@ -34,6 +34,11 @@ struct TieRule {
 void DecideMajority(const uint64_t* planes, size_t stride, size_t words, size_t voters,
                     const TieRule& rule, unsigned char* signs, unsigned char* nonzero);
 
+// AddVotes from nothing and DecideMajority with random ties in one pass: the last voters' counts
+// stay in registers. At least 1 voter and at most kMaxVoters.
+void VoteMajority(absl::Span<const unsigned char* const> voters, size_t words, const TieRule& rule,
+                  unsigned char* signs);
+
 // The sets of elements, of one lane, above and at half of the lane's voters.
 struct LaneMajority {
   uint64_t above = 0;

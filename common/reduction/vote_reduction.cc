@@ -81,6 +81,12 @@ void SliceAll(const std::vector<SignView>& views, size_t first, size_t size,
 
 }  // namespace
 
+void VoteWriter::AppendVotes(absl::Span<const SignView> views) {
+  count_.Reset(views[0].lanes);
+  count_.Add(views);
+  Append(count_);
+}
+
 std::unique_ptr<ChunkAccumulator> VoteReduction::NewAccumulator(const ChunkContext& context) const {
   return std::make_unique<VoteAccumulator>(*this, context);
 }
@@ -92,14 +98,11 @@ absl::Status VoteReduction::ReduceInto(const ChunkContext& context,
   TALLY_RETURN_IF_ERROR(CheckDecidable(votes.views.size(), votes.weighty));
   const std::unique_ptr<VoteWriter> writer = NewWriter(context, votes.views.size(), aggregate);
   const size_t lanes = LaneCount(context.count);
-  VoteCount count;
   std::vector<SignView> slices;
   for (size_t first = 0; first < lanes; first += kBlockLanes) {
     const size_t size = std::min(kBlockLanes, lanes - first);
-    count.Reset(size);
     SliceAll(votes.views, first, size, &slices);
-    count.Add(slices);
-    writer->Append(count);
+    writer->AppendVotes(slices);
   }
   writer->Finish();
   return absl::OkStatus();

@@ -17,8 +17,13 @@ class VoteWriter {
   virtual ~VoteWriter() = default;
   // The next lanes. All but the last call have a multiple of 64 of them.
   virtual void Append(const VoteCount& count) = 0;
+  // The same for lanes whose votes are not counted yet.
+  virtual void AppendVotes(absl::Span<const SignView> views);
   // The aggregate is whole after it.
   virtual void Finish() = 0;
+
+ private:
+  VoteCount count_;  // of AppendVotes
 };
 
 class VoteReduction : public Reduction {

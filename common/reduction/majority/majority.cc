@@ -1,5 +1,7 @@
 #include "common/reduction/majority/majority.h"
 
+#include <algorithm>
+
 #include "common/base/random.h"
 #include "common/base/status.h"
 
@@ -22,17 +24,27 @@ class MajorityWriter : public VoteWriter {
   }
 
   void Append(const VoteCount& count) override {
-    const size_t sign_bytes = count.lanes() * kWordBytes;
-    // Grown block by block: the zeros that resize writes are still in the first cache when the
-    // signs overwrite them.
-    payload_.resize(payload_.size() + sign_bytes);
-    unsigned char* signs = payload_.data() + payload_.size() - sign_bytes;
+    unsigned char* signs = GrowSigns(count.lanes());
     unsigned char* nonzero = context_.zero_ties ? NonzeroBytes() : nullptr;
     const TieRule rule{context_.tie_key, context_.first_lane + next_lane_};
     DecideMajority(count.planes(), count.stride(), count.lanes(), count.voters(), rule, signs,
                    nonzero);
     if (count.any_silent()) DecideSilentLanes(count, signs);
     next_lane_ += count.lanes();
+  }
+
+  // In one pass where the count itself is not needed afterwards.
+  void AppendVotes(absl::Span<const SignView> views) override {
+    const auto has_mask = [](const SignView& view) { return view.lane_mask != nullptr; };
+    if (context_.zero_ties || std::any_of(views.begin(), views.end(), has_mask)) {
+      return VoteWriter::AppendVotes(views);
+    }
+    const unsigned char* voters[kMaxVoters];
+    for (size_t i = 0; i < views.size(); ++i) voters[i] = views[i].signs;
+    const size_t lanes = views[0].lanes;
+    VoteMajority(absl::MakeConstSpan(voters, views.size()), lanes,
+                 {context_.tie_key, context_.first_lane + next_lane_}, GrowSigns(lanes));
+    next_lane_ += lanes;
   }
 
   void Finish() override {
@@ -44,6 +56,14 @@ class MajorityWriter : public VoteWriter {
   }
 
  private:
+  // Room for the signs of the next lanes. Grown block by block: the zeros that resize writes are
+  // still in the first cache when the signs overwrite them.
+  unsigned char* GrowSigns(size_t lanes) {
+    const size_t old_size = payload_.size();
+    payload_.resize(old_size + lanes * kWordBytes);
+    return payload_.data() + old_size;
+  }
+
   unsigned char* NonzeroBytes() {
     return reinterpret_cast<unsigned char*>(nonzero_.data() + next_lane_);
   }
