@@ -1,0 +1,85 @@
+// A model as the training loop sees it: batches in, gradients and scores out. LibTorch stays behind
+// this header; what an architecture implements is in architecture.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/data/data_source.h"
+#include "worker/data/example.h"
+
+namespace tally {
+
+class Architecture;
+
+// Sums over examples, so that scores of shares add up exactly.
+struct Score {
+  double loss_sum = 0;  // cross entropy, in nats
+  uint64_t correct = 0;
+  uint64_t count = 0;
+
+  Score& operator+=(const Score& other) {
+    loss_sum += other.loss_sum;
+    correct += other.correct;
+    count += other.count;
+    return *this;
+  }
+};
+
+// Not thread-safe. LibTorch's exceptions end here and become INTERNAL.
+class Model {
+ public:
+  ~Model();
+
+  // A name of Architectures().
+  const std::string& architecture_name() const { return name_; }
+  // As given to MakeModel.
+  const std::string& config_json() const { return config_json_; }
+  // Channels, rows, columns; or one extent: examples of any shape with as many elements.
+  const std::vector<uint64_t>& input_shape() const;
+  uint32_t classes() const;
+  // INVALID_ARGUMENT unless examples have the input's shape and the labels are classes.
+  absl::Status CheckFits(const DataInfo& data) const;
+
+  // Parameters and buffers anew, as a function of the seed. Deterministic for one build.
+  absl::Status Initialise(uint64_t seed);
+  // The same for the last block alone.
+  absl::Status ResetHead(uint64_t seed);
+
+  // Forward and backward in training mode. The gradient of the batch's mean loss is added to the
+  // gradients there are. INVALID_ARGUMENT for a batch that does not fit.
+  absl::StatusOr<Score> AccumulateGradients(const Batch& batch);
+  // Forward in evaluation mode.
+  absl::StatusOr<Score> Evaluate(const Batch& batch);
+
+  // For code that includes LibTorch.
+  Architecture& architecture() { return *architecture_; }
+
+ private:
+  friend absl::StatusOr<std::unique_ptr<Model>> MakeModel(absl::string_view architecture,
+                                                          absl::string_view config_json);
+  Model(std::string name, std::string config_json, std::unique_ptr<Architecture> architecture);
+  absl::Status CheckBatch(const Batch& batch) const;
+
+  std::string name_;
+  std::string config_json_;
+  std::unique_ptr<Architecture> architecture_;
+};
+
+// Names that MakeModel knows: mlp, vit, resnet_cifar.
+std::vector<std::string> Architectures();
+
+// A model with parameters not yet initialised. INVALID_ARGUMENT for an unknown architecture, or
+// with every problem of `config_json` (the text of a config.json), one a line.
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(absl::string_view architecture,
+                                                 absl::string_view config_json);
+
+// Threads that LibTorch's operators use in this process. Positive.
+void SetComputeThreads(int threads);
+
+}  // namespace tally
