@@ -44,7 +44,8 @@ void AddCommands(CommandLine line) {
   AddDownload(line);
   AddWorkers(line);
   AddVersion(line);
-  line.app.require_subcommand(1);
+  // None at all is dealt with in RunCli: CLI11 would answer `tally lst` with "required", too.
+  line.app.require_subcommand(0, 1);
 }
 
 // Help and version are data and no error; everything else that CLI11 throws is a bad argument.
@@ -84,6 +85,10 @@ ExitCode RunCli(const std::vector<std::string>& arguments, Console console, Inte
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     return ReportParse(app, error, console);
+  }
+  if (chosen == nullptr) {
+    console.err << app.help() << std::flush;
+    return ExitCode::kBadArguments;
   }
   const absl::Status status = chosen();
   if (!status.ok()) console.err << "tally: " << status.message() << std::endl;
