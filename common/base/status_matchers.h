@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/status.h"
 #include "gmock/gmock.h"
 
 namespace tally::testing {

@@ -1,0 +1,28 @@
+// SIGINT and SIGTERM as a call on a thread of their own, not as a handler in the middle of anything.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+namespace tally {
+
+// The first signal calls `on_stop`; a second one ends the process at once, with code 130. One object
+// at a time.
+class StopSignals {
+ public:
+  // To be called before any other thread is started: they all inherit the mask. Also ignores SIGPIPE.
+  static void Block();
+
+  explicit StopSignals(std::function<void()> on_stop);
+  ~StopSignals();
+
+ private:
+  void Wait();
+
+  const std::function<void()> on_stop_;
+  std::atomic<bool> finished_{false};
+  std::thread thread_;
+};
+
+}  // namespace tally

@@ -1,0 +1,32 @@
+#include "server/round/close_policy.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace tally {
+
+CloseDecision DecideClose(const RoundProgress& progress, const CloseOptions& options) {
+  const bool quorate = progress.contributed >= options.quorum;
+  if (progress.awaited == 0 && quorate) {
+    return {CloseAction::kClose,
+            absl::StrCat("all ", progress.contributed, " awaited workers contributed")};
+  }
+  if (quorate && progress.since_opening >= progress.deadline) {
+    return {CloseAction::kClose, absl::StrCat("deadline reached with ", progress.contributed,
+                                              " contributions, quorum ", options.quorum)};
+  }
+  if (progress.attached < options.minimum) {
+    return {CloseAction::kPause, absl::StrCat(progress.attached, " workers attached, minimum ",
+                                              options.minimum)};
+  }
+  if (progress.awaited == 0 && progress.abstained > 0 &&
+      progress.attached >= options.quorum) {
+    return {CloseAction::kFail,
+            absl::StrCat(progress.abstained, " of ", progress.abstained + progress.contributed,
+                         " contributions cannot be used, quorum ", options.quorum)};
+  }
+  return {CloseAction::kWait,
+          absl::StrCat("waiting for ", progress.awaited, " workers; ", progress.contributed,
+                       " contributed, quorum ", options.quorum)};
+}
+
+}  // namespace tally

@@ -1,0 +1,40 @@
+// May this round close, and why? A pure function of what is known now, tested as a table.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace tally {
+
+struct CloseOptions {
+  uint32_t quorum = 1;   // contributions with which a round may close at its deadline
+  uint32_t minimum = 1;  // attached workers below which the job pauses
+};
+
+// A round at one moment. Workers are counted once, in the first group that fits.
+struct RoundProgress {
+  uint32_t contributed = 0;  // complete contributions, also of workers that have gone since
+  uint32_t abstained = 0;    // contributions that were withheld, or left out as damaged
+  uint32_t awaited = 0;      // attached, and neither of the above
+  uint32_t attached = 0;     // workers attached now, whatever they have done
+  absl::Duration since_opening = absl::ZeroDuration();
+  absl::Duration deadline = absl::InfiniteDuration();  // from opening
+};
+
+enum class CloseAction {
+  kWait,   // for workers, or for the deadline
+  kClose,  // with what there is
+  kPause,  // too few workers are attached
+  kFail,   // the round can never reach its quorum
+};
+
+struct CloseDecision {
+  CloseAction action = CloseAction::kWait;
+  std::string reason;  // for people
+};
+
+CloseDecision DecideClose(const RoundProgress& progress, const CloseOptions& options);
+
+}  // namespace tally

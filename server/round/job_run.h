@@ -1,0 +1,216 @@
+// One job from the first worker's Attach to its end: members, rounds, ledger, fold.
+//
+// Thread-safe. Frames of one attachment must come in one after the other; everything else may be
+// called from any thread. Nothing here waits for a worker: time passes through OnTimer.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/layout/layout.h"
+#include "common/wire/frame.h"
+#include "proto/tally/v1/job.pb.h"
+#include "proto/tally/v1/training.pb.h"
+#include "server/ledger/reader.h"
+#include "server/ledger/snapshot.h"
+#include "server/ledger/writer.h"
+#include "server/round/attachment.h"
+#include "server/round/close_policy.h"
+#include "server/round/fold_thread.h"
+#include "server/round/job_observer.h"
+#include "server/round/open_round.h"
+#include "server/round/planner.h"
+#include "server/round/reports.h"
+
+namespace tally {
+
+struct JobRunOptions {
+  std::string job_id;
+  v1::JobSpec spec;                  // has passed CheckJobSpec
+  std::string folder;                // the job's own; made if absent
+  std::vector<std::string> workers;  // names, by index
+  bool strict_durability = false;    // sync the ledger before a round is announced
+  const Clock* clock = &Clock::System();
+};
+
+class JobRun {
+ public:
+  // Takes up the job where its folder says it is. `observer` outlives the run.
+  static absl::StatusOr<std::shared_ptr<JobRun>> Open(JobRunOptions options, JobObserver* observer);
+  ~JobRun();
+
+  // PERMISSION_DENIED for a worker that the job was not assigned; INVALID_ARGUMENT for a layout
+  // that differs from the job's. A worker that is attached already is replaced.
+  absl::StatusOr<std::shared_ptr<Attachment>> Attach(const v1::Attach& attach,
+                                                     std::shared_ptr<WorkerLink> link);
+  // A frame that came in on it; `wire_bytes` is its size with its header. An error ends the stream.
+  absl::Status OnFrame(const std::shared_ptr<Attachment>& from, const v1::WorkerFrame& frame,
+                       const Payload& payload, size_t wire_bytes);
+  // The next frame to write on it. One caller at a time.
+  Outgoing Next(const std::shared_ptr<Attachment>& to);
+  // Its stream has ended, however.
+  void Detach(const std::shared_ptr<Attachment>& gone);
+
+  // The worker's lease has ended: its stream, if there is one, is closed.
+  void Drop(const std::string& worker);
+
+  // To be called about ten times a second.
+  void OnTimer();
+  // Ends the run: CANCELLED, or FAILED because of a worker's word.
+  void Cancel(const std::string& reason);
+  void Fail(const std::string& reason);
+  // The run has ended and told so; its members may be released.
+  bool ended() const;
+  const std::vector<std::string>& workers() const { return options_.workers; }
+  const std::string& job_id() const { return options_.job_id; }
+
+ private:
+  // Done after the lock is released.
+  struct Effects {
+    std::vector<std::shared_ptr<WorkerLink>> wakes;
+    std::vector<uint32_t> reduce;  // chunks of `round` that this thread is to reduce
+    std::shared_ptr<OpenRound> round;
+  };
+
+  JobRun(JobRunOptions options, JobObserver* observer);
+  absl::Status OpenFolder();
+  absl::Status AdoptLayout(const v1::LayoutProto& proto) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OpenLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ResumeAfter(const v1::RoundSpec& last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Members (job_run_members.cc).
+  absl::StatusOr<uint32_t> IndexOf(const std::string& worker) const;
+  void StartMember(Attachment& member, const v1::Attach& attach)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartCatchUp(Attachment& member, bool has_parameters, uint64_t round)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GoLive(Attachment& member, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndAttachment(Attachment& member, absl::Status status, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(Attachment& member, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ElectIfNeeded(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsBehind(const Attachment& member) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Outgoing TakeFrame(Attachment& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReadLedgerFor(const std::shared_ptr<Attachment>& member);
+  LedgerReader LedgerOf() const;
+  void PushLedgerRound(Attachment& member, std::shared_ptr<const LedgerRound> round)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(Attachment& member, grpc::ByteBuffer frame, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Broadcast(const grpc::ByteBuffer& frame, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropSlowReaders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t LiveMembers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // The base model (job_run_base.cc).
+  absl::Status OnBaseBegin(Attachment& from, const v1::BaseBegin& begin)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnBaseChunk(Attachment& from, const v1::ChunkHeader& header, const Payload& payload)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnBaseEnd(Attachment& from, const v1::BaseEnd& end, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Rounds (job_run_rounds.cc).
+  void CountUp(const Attachment& from, size_t wire_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnControlFrame(Attachment& from, const v1::WorkerFrame& frame,
+                              const Payload& payload, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnContributionChunk(Attachment& from, const v1::ChunkHeader& header,
+                                   const Payload& payload, size_t wire_bytes)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeChunk(Attachment& from, const v1::ChunkHeader& header, const Payload& payload,
+                 const std::shared_ptr<OpenRound>& round, Effects& effects)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  static absl::Status CheckChunk(const OpenRound& round, const v1::ChunkHeader& header,
+                                 const Bytes& bytes);
+  absl::Status OnContributionEnd(Attachment& from, const v1::ContributionEnd& end,
+                                 Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RefuseLate(Attachment& from, uint64_t round, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LeaveOut(Attachment& from, const std::string& kind, const std::string& reason,
+                Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TakesPart(const Attachment& from, uint64_t round) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OpenNextRound(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Advance(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  RoundProgress ProgressNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CommitRound(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RecordProgress(const v1::RoundClosed& closed, absl::Duration took)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Finish(Effects effects) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Evaluations, digests and the end (job_run_reports.cc).
+  void OnEvaluation(const Attachment& from, const v1::Evaluation& evaluation, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnDigest(const Attachment& from, const v1::ParametersDigest& digest, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnFolded(const FoldResult& result);
+  void Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint64_t expected,
+                     Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CompareDigests(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishEvaluations() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ExpectReports(const v1::RoundSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishIfDone(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  void SetState(v1::JobState state, const std::string& reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(v1::JobState state, const std::string& reason, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SyncLedgerIfDue() ABSL_LOCKS_EXCLUDED(mutex_);
+  void EnforcePauseLimit(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const JobRunOptions options_;
+  JobObserver* const observer_;
+
+  mutable absl::Mutex mutex_;
+  v1::JobState state_ ABSL_GUARDED_BY(mutex_) = v1::WAITING;
+  std::string reason_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration state_since_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Layout> layout_ ABSL_GUARDED_BY(mutex_);
+  std::optional<RoundPlanner> planner_ ABSL_GUARDED_BY(mutex_);
+  std::optional<SnapshotStore> snapshots_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<LedgerWriter> writer_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<FoldThread> fold_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration synced_at_ ABSL_GUARDED_BY(mutex_);
+  bool unsynced_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::map<std::string, std::shared_ptr<Attachment>> members_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::JobWorker> stats_ ABSL_GUARDED_BY(mutex_);  // by index
+  // Workers whose parameters differ from the ledger's: they get a snapshot when they come back.
+  std::vector<bool> resynchronise_ ABSL_GUARDED_BY(mutex_);
+
+  // The base while its elected sender sends it.
+  std::string elected_ ABSL_GUARDED_BY(mutex_);
+  std::string base_config_json_ ABSL_GUARDED_BY(mutex_);
+  std::vector<float> base_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint64_t> base_digests_ ABSL_GUARDED_BY(mutex_);
+
+  std::shared_ptr<OpenRound> round_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // no contribution to round_ counts any more
+  std::string commit_error_ ABSL_GUARDED_BY(mutex_);  // why a closed round is not in the ledger yet
+  std::optional<v1::RoundSpec> last_spec_ ABSL_GUARDED_BY(mutex_);
+  bool all_rounds_done_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<absl::Duration> durations_ ABSL_GUARDED_BY(mutex_);
+  uint64_t samples_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  ReportTable<v1::Evaluation> evaluations_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, uint64_t> evaluation_steps_ ABSL_GUARDED_BY(mutex_);  // by round
+  ReportTable<uint64_t> digests_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, uint64_t> true_digests_ ABSL_GUARDED_BY(mutex_);
+  uint64_t mismatches_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<FoldResult> result_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tally

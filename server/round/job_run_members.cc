@@ -1,0 +1,280 @@
+// Members of a job: attaching, catching up, going live, leaving.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+#include "common/base/file.h"
+#include "common/base/status.h"
+#include "server/round/frames.h"
+#include "server/round/job_run.h"
+
+namespace tally {
+namespace {
+
+// Frames that may wait for one stream. A reader slower than this reads the ledger at its own pace
+// instead, so that it costs the server no more, and the others go on.
+constexpr size_t kOutboxLimit = size_t{64} << 20;
+// While catching up, more is read from the disk only below this.
+constexpr size_t kCatchUpLimit = size_t{4} << 20;
+
+}  // namespace
+
+absl::StatusOr<uint32_t> JobRun::IndexOf(const std::string& worker) const {
+  const auto found = std::find(options_.workers.begin(), options_.workers.end(), worker);
+  if (found == options_.workers.end()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("worker ", worker, " has no part in job ", options_.job_id));
+  }
+  return static_cast<uint32_t>(found - options_.workers.begin());
+}
+
+absl::StatusOr<std::shared_ptr<Attachment>> JobRun::Attach(const v1::Attach& attach,
+                                                           std::shared_ptr<WorkerLink> link) {
+  TALLY_ASSIGN_OR_RETURN(const uint32_t index, IndexOf(attach.worker()));
+  Effects effects;
+  auto member = std::make_shared<Attachment>();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!layout_.has_value()) {
+      TALLY_RETURN_IF_ERROR(AdoptLayout(attach.layout()));
+      TALLY_RETURN_IF_ERROR(
+          WriteFileAtomically(absl::StrCat(options_.folder, "/layout.pb"),
+                              layout_->ToProto().SerializeAsString()));
+    }
+    if (attach.layout_digest() != layout_->digest()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "worker ", attach.worker(), ": layout digest: expected ",
+          DigestToString(layout_->digest()), ", found ", DigestToString(attach.layout_digest()),
+          "; its model differs from the job's"));
+    }
+    member->worker = attach.worker();
+    member->index = index;
+    member->link = std::move(link);
+    std::shared_ptr<Attachment>& place = members_[attach.worker()];
+    if (place != nullptr) {
+      EndAttachment(*place, absl::AbortedError("replaced by a newer stream of the same worker"),
+                    effects);
+      Forget(*place, effects);
+    }
+    place = member;
+    stats_[index].set_attached(true);
+    StartMember(*member, attach);
+    ElectIfNeeded(effects);
+    effects.wakes.push_back(member->link);
+  }
+  Finish(std::move(effects));
+  return member;
+}
+
+void JobRun::StartMember(Attachment& member, const v1::Attach& attach) {
+  observer_->OnEvent("info", member.worker, "attached");
+  if (writer_ == nullptr) return;  // stays kAwaitingBase
+  const bool knows = attach.has_parameters() && attach.round() <= writer_->last_round();
+  if (attach.has_parameters() && !knows) {
+    observer_->OnEvent("warning", member.worker,
+                       absl::StrCat("is at round ", attach.round(), ", the ledger at ",
+                                    writer_->last_round(), ": gets a snapshot"));
+  }
+  member.Push(AttachedFrame(false));
+  StartCatchUp(member, knows && !resynchronise_[member.index], attach.round());
+}
+
+void JobRun::StartCatchUp(Attachment& member, bool has_parameters, uint64_t round) {
+  resynchronise_[member.index] = false;
+  member.phase = AttachmentPhase::kCatchingUp;
+  member.next_round = round + 1;
+  if (has_parameters) return;
+  absl::StatusOr<std::unique_ptr<Snapshot>> snapshot = snapshots_->Latest(writer_->last_round());
+  if (!snapshot.ok()) {
+    observer_->OnEvent("error", member.worker, std::string(snapshot.status().message()));
+    member.finish = snapshot.status();
+    return;
+  }
+  member.next_round = (*snapshot)->round() + 1;
+  member.snapshot = std::make_unique<SnapshotFrames>(*layout_, *std::move(snapshot));
+}
+
+// The base comes from one worker: the first there is, or the next one when it goes away.
+void JobRun::ElectIfNeeded(Effects& effects) {
+  if (writer_ != nullptr || !elected_.empty() || members_.empty()) return;
+  const auto& [name, member] = *members_.begin();
+  elected_ = name;
+  Send(*member, AttachedFrame(true), effects);
+}
+
+void JobRun::GoLive(Attachment& member, Effects& effects) {
+  member.phase = AttachmentPhase::kLive;
+  if (round_ != nullptr && !closing_) {
+    Send(member, RoundFrame(round_->spec()), effects);
+    for (uint32_t i = 0; i < round_->grid().size(); ++i) {
+      const AggregateChunk& chunk = round_->aggregate()[i];
+      if (chunk.payload == nullptr) continue;
+      Send(member, AggregateFrame(round_->spec().round(), i, chunk), effects);
+    }
+    round_->Await(member.index);
+  }
+  OpenNextRound(effects);
+}
+
+void JobRun::Send(Attachment& member, grpc::ByteBuffer frame, Effects& effects) {
+  member.Push(std::move(frame));
+  effects.wakes.push_back(member.link);
+}
+
+void JobRun::Broadcast(const grpc::ByteBuffer& frame, Effects& effects) {
+  for (auto& [name, member] : members_) {
+    if (member->phase == AttachmentPhase::kLive) Send(*member, frame, effects);
+  }
+}
+
+// Called between rounds. What such a member was sent so far is whole rounds.
+void JobRun::DropSlowReaders() {
+  for (auto& [name, member] : members_) {
+    if (member->phase != AttachmentPhase::kLive || member->outbox_bytes < kOutboxLimit) continue;
+    member->phase = AttachmentPhase::kCatchingUp;
+    member->next_round = writer_->last_round() + 1;
+    observer_->OnEvent("warning", name, "reads too slowly; it catches up from the ledger");
+  }
+}
+
+uint32_t JobRun::LiveMembers() const {
+  return static_cast<uint32_t>(
+      std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
+        return entry.second->phase == AttachmentPhase::kLive;
+      }));
+}
+
+Outgoing JobRun::Next(const std::shared_ptr<Attachment>& to) {
+  Effects effects;
+  Outgoing next;
+  bool behind = true;
+  while (behind) {
+    ReadLedgerFor(to);
+    absl::MutexLock lock(&mutex_);
+    behind = to->outbox.empty() && IsBehind(*to);  // a round closed since
+    if (behind) continue;
+    if (to->outbox.empty() && to->phase == AttachmentPhase::kCatchingUp && !to->finish) {
+      GoLive(*to, effects);
+    }
+    next = TakeFrame(*to);
+  }
+  // The caller is `to`'s own link and already at work.
+  std::erase(effects.wakes, to->link);
+  Finish(std::move(effects));
+  return next;
+}
+
+bool JobRun::IsBehind(const Attachment& member) const {
+  return member.phase == AttachmentPhase::kCatchingUp && !member.finish &&
+         (member.snapshot != nullptr || member.next_round <= writer_->last_round());
+}
+
+Outgoing JobRun::TakeFrame(Attachment& member) {
+  Outgoing next;
+  if (member.outbox.empty()) {
+    next.finish = member.finish;
+    return next;
+  }
+  next.frame = std::move(member.outbox.front());
+  member.outbox.pop_front();
+  member.outbox_bytes -= next.frame->Length();
+  v1::JobWorker& stats = stats_[member.index];
+  stats.set_bytes_down(stats.bytes_down() + next.frame->Length());
+  return next;
+}
+
+// Fills the outbox of a member that catches up: from its snapshot, then round by round. When this
+// returns with an empty outbox it has all closed rounds.
+void JobRun::ReadLedgerFor(const std::shared_ptr<Attachment>& member) {
+  for (;;) {
+    uint64_t number;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (member->phase != AttachmentPhase::kCatchingUp || member->finish) return;
+      while (member->snapshot != nullptr && member->outbox_bytes < kCatchUpLimit) {
+        member->Push(member->snapshot->Next());
+        if (member->snapshot->done()) member->snapshot.reset();
+      }
+      if (member->outbox_bytes >= kCatchUpLimit) return;
+      if (member->next_round > writer_->last_round()) return;
+      number = member->next_round;
+    }
+    absl::StatusOr<LedgerRound> read = LedgerOf().Read(number);
+    absl::MutexLock lock(&mutex_);
+    if (!read.ok()) {
+      member->finish = read.status();
+      return;
+    }
+    PushLedgerRound(*member, std::make_shared<const LedgerRound>(*std::move(read)));
+    member->next_round = number + 1;
+  }
+}
+
+LedgerReader JobRun::LedgerOf() const {
+  absl::MutexLock lock(&mutex_);
+  return writer_->reader();
+}
+
+void JobRun::PushLedgerRound(Attachment& member, std::shared_ptr<const LedgerRound> round) {
+  member.Push(PastRoundFrame(round->spec));
+  for (uint32_t i = 0; i < round->aggregates.size(); ++i) {
+    member.Push(LedgerChunkFrame(*round, i, round));
+  }
+  member.Push(ClosedFrame(round->closed));
+}
+
+void JobRun::EndAttachment(Attachment& member, absl::Status status, Effects& effects) {
+  if (member.finish.has_value()) return;
+  member.finish = std::move(status);
+  effects.wakes.push_back(member.link);
+}
+
+// Nothing of this member is waited for any more.
+void JobRun::Forget(Attachment& member, Effects& effects) {
+  member.phase = AttachmentPhase::kEnded;
+  stats_[member.index].set_attached(false);
+  evaluations_.Forget(member.index);
+  digests_.Forget(member.index);
+  if (elected_ == member.worker && writer_ == nullptr) {
+    elected_.clear();
+    base_.clear();
+  }
+  if (round_ == nullptr) return;
+  round_->NoLongerAwait(member.index);
+  effects.round = round_;
+  for (const uint32_t chunk : round_->ClaimComplete()) effects.reduce.push_back(chunk);
+}
+
+void JobRun::Drop(const std::string& worker) {
+  std::shared_ptr<Attachment> member;
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = members_.find(worker);
+    if (found == members_.end()) return;
+    member = found->second;
+    EndAttachment(*member, absl::UnavailableError("no heartbeat; the lease has ended"), effects);
+  }
+  Detach(member);
+  Finish(std::move(effects));
+}
+
+void JobRun::Detach(const std::shared_ptr<Attachment>& gone) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = members_.find(gone->worker);
+    if (found == members_.end() || found->second != gone) return;
+    members_.erase(found);
+    observer_->OnEvent("info", gone->worker, "detached");
+    Forget(*gone, effects);
+    ElectIfNeeded(effects);
+    Advance(effects);
+    PublishEvaluations();
+    FinishIfDone(effects);
+  }
+  Finish(std::move(effects));
+}
+
+}  // namespace tally

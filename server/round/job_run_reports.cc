@@ -1,0 +1,134 @@
+// After a round: evaluations, the comparison of digests, and the job's end.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/digest.h"
+#include "server/round/frames.h"
+#include "server/round/job_run.h"
+
+namespace tally {
+
+void JobRun::ExpectReports(const v1::RoundSpec& spec) {
+  for (const auto& [name, member] : members_) {
+    if (member->phase != AttachmentPhase::kLive) continue;
+    if (spec.evaluate()) evaluations_.Expect(spec.round(), member->index);
+    if (spec.compare_digest()) digests_.Expect(spec.round(), member->index);
+  }
+  evaluation_steps_[spec.round()] = spec.step();
+}
+
+void JobRun::OnEvaluation(const Attachment& from, const v1::Evaluation& evaluation,
+                          Effects& effects) {
+  evaluations_.Report(evaluation.round(), from.index, evaluation);
+  PublishEvaluations();
+  FinishIfDone(effects);
+}
+
+// Sums and counts of the shares, so that the mean is that of the whole test split.
+void JobRun::PublishEvaluations() {
+  auto& rows = evaluations_.rows();
+  while (!rows.empty() && rows.begin()->second.complete()) {
+    const auto& [round, row] = *rows.begin();
+    v1::Evaluation sum;
+    sum.set_round(evaluation_steps_[round]);
+    for (const auto& [worker, part] : row.reports) {
+      sum.set_correct(sum.correct() + part.correct());
+      sum.set_count(sum.count() + part.count());
+      sum.set_loss_sum(sum.loss_sum() + part.loss_sum());
+    }
+    evaluation_steps_.erase(evaluation_steps_.begin(), evaluation_steps_.upper_bound(round));
+    rows.erase(rows.begin());
+    if (sum.count() == 0) continue;
+    const auto count = static_cast<double>(sum.count());
+    observer_->OnProgress([&](v1::JobStatus& status) { *status.mutable_evaluation() = sum; });
+    observer_->OnEvent(
+        "info", "",
+        absl::StrFormat("after round %d: accuracy %.2f%% and loss %.4f on %d examples", sum.round(),
+                        100.0 * static_cast<double>(sum.correct()) / count, sum.loss_sum() / count,
+                        sum.count()));
+  }
+}
+
+void JobRun::OnDigest(const Attachment& from, const v1::ParametersDigest& digest,
+                      Effects& effects) {
+  digests_.Report(digest.round(), from.index, digest.digest());
+  CompareDigests(effects);
+  FinishIfDone(effects);
+}
+
+void JobRun::OnFolded(const FoldResult& result) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!result.status.ok()) {
+      End(v1::FAILED, absl::StrCat("folding round ", result.round, ": ", result.status.message()),
+          effects);
+    } else {
+      true_digests_[result.round] = result.digest;
+      observer_->OnProgress([&](v1::JobStatus& status) {
+        status.set_parameters_digest(DigestToString(result.digest));
+        status.set_parameters_digest_round(result.round);
+      });
+      if (result.snapshot) result_ = result;
+      CompareDigests(effects);
+      FinishIfDone(effects);
+    }
+  }
+  Finish(std::move(effects));
+}
+
+// The ledger is the model: a worker that differs from its fold is told so and gets a snapshot.
+void JobRun::CompareDigests(Effects& effects) {
+  auto& rows = digests_.rows();
+  for (auto row = rows.begin(); row != rows.end();) {
+    const auto truth = true_digests_.find(row->first);
+    if (truth == true_digests_.end()) {
+      ++row;
+      continue;
+    }
+    for (const auto& [worker, digest] : std::exchange(row->second.reports, {})) {
+      if (digest == truth->second) continue;
+      Resynchronise(worker, row->first, digest, truth->second, effects);
+    }
+    row = row->second.complete() ? rows.erase(row) : std::next(row);
+  }
+  while (!true_digests_.empty() && (rows.empty() || true_digests_.begin()->first < rows.begin()->first)) {
+    true_digests_.erase(true_digests_.begin());
+  }
+}
+
+void JobRun::Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint64_t expected,
+                           Effects& effects) {
+  ++mismatches_;
+  const std::string& name = options_.workers[worker];
+  const std::string message = absl::StrCat(
+      "round ", round, ": parameters differ from the ledger's: expected digest ",
+      DigestToString(expected), ", found ", DigestToString(found), "; the worker is resynchronised");
+  observer_->OnEvent("error", name, message);
+  observer_->OnProgress([&](v1::JobStatus& status) { status.set_mismatches(mismatches_); });
+  resynchronise_[worker] = true;
+  const auto member = members_.find(name);
+  if (member != members_.end()) {
+    EndAttachment(*member->second, absl::AbortedError(message), effects);
+  }
+}
+
+// The result is written, and everybody has reported or gone, or had a round's time to.
+void JobRun::FinishIfDone(Effects& effects) {
+  if (state_ != v1::FINALIZING || !result_.has_value()) return;
+  if (result_->round != last_spec_->round()) return;
+  const absl::Duration patience = absl::Milliseconds(
+      static_cast<int64_t>(options_.spec.workers().round_deadline_ms()));
+  const bool reported = evaluations_.AllComplete() && digests_.AllComplete();
+  if (!reported && options_.clock->Steady() - state_since_ < patience) return;
+  evaluations_.ForgetAll();
+  PublishEvaluations();
+  observer_->OnProgress([&](v1::JobStatus& status) {
+    *status.mutable_workers() = {stats_.begin(), stats_.end()};
+    status.set_seconds_left(0);
+  });
+  End(v1::SUCCEEDED, absl::StrCat("all ", options_.spec.rounds(), " rounds are done"), effects);
+}
+
+}  // namespace tally

@@ -1,0 +1,320 @@
+// Rounds: opening, contributions, closing, committing.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+#include "common/base/status.h"
+#include "server/round/frames.h"
+#include "server/round/job_run.h"
+
+namespace tally {
+namespace {
+
+// Durations of the last rounds, for the time that is left.
+constexpr size_t kRememberedRounds = 64;
+
+absl::Duration Median(std::deque<absl::Duration> durations) {
+  const auto middle = durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 2);
+  std::nth_element(durations.begin(), middle, durations.end());
+  return *middle;
+}
+
+}  // namespace
+
+absl::Status JobRun::OnFrame(const std::shared_ptr<Attachment>& from, const v1::WorkerFrame& frame,
+                             const Payload& payload, size_t wire_bytes) {
+  if (frame.has_chunk() && frame.chunk().kind() == v1::ROUND) {
+    return OnContributionChunk(*from, frame.chunk(), payload, wire_bytes);
+  }
+  Effects effects;
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (from->phase == AttachmentPhase::kEnded) return absl::OkStatus();
+    CountUp(*from, wire_bytes);
+    status = OnControlFrame(*from, frame, payload, effects);
+  }
+  Finish(std::move(effects));
+  return status;
+}
+
+void JobRun::CountUp(const Attachment& from, size_t wire_bytes) {
+  v1::JobWorker& stats = stats_[from.index];
+  stats.set_bytes_up(stats.bytes_up() + wire_bytes);
+}
+
+absl::Status JobRun::OnControlFrame(Attachment& from, const v1::WorkerFrame& frame,
+                                    const Payload& payload, Effects& effects) {
+  switch (frame.body_case()) {
+    case v1::WorkerFrame::kEnd:
+      return OnContributionEnd(from, frame.end(), effects);
+    case v1::WorkerFrame::kParameters:
+      OnDigest(from, frame.parameters(), effects);
+      return absl::OkStatus();
+    case v1::WorkerFrame::kEvaluation:
+      OnEvaluation(from, frame.evaluation(), effects);
+      return absl::OkStatus();
+    case v1::WorkerFrame::kBaseBegin:
+      return OnBaseBegin(from, frame.base_begin());
+    case v1::WorkerFrame::kChunk:
+      return OnBaseChunk(from, frame.chunk(), payload);
+    case v1::WorkerFrame::kBaseEnd:
+      return OnBaseEnd(from, frame.base_end(), effects);
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", from.worker, ": a frame that is not expected here"));
+  }
+}
+
+bool JobRun::TakesPart(const Attachment& from, uint64_t round) const {
+  return from.phase == AttachmentPhase::kLive && round_ != nullptr && !closing_ &&
+         round_->spec().round() == round && !round_->HasAbstained(from.index);
+}
+
+absl::Status JobRun::OnContributionChunk(Attachment& from, const v1::ChunkHeader& header,
+                                         const Payload& payload, size_t wire_bytes) {
+  Effects effects;
+  std::shared_ptr<OpenRound> round;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (from.phase == AttachmentPhase::kEnded) return absl::OkStatus();
+    CountUp(from, wire_bytes);
+    if (TakesPart(from, header.round())) {
+      round = round_;
+    } else {
+      RefuseLate(from, header.round(), effects);
+    }
+  }
+  if (round != nullptr) TakeChunk(from, header, payload, round, effects);
+  Finish(std::move(effects));
+  return absl::OkStatus();
+}
+
+// The payload is checked, kept and, if it is the last one awaited, reduced without the lock.
+void JobRun::TakeChunk(Attachment& from, const v1::ChunkHeader& header, const Payload& payload,
+                       const std::shared_ptr<OpenRound>& round, Effects& effects) {
+  Bytes bytes = payload.ToBytes();
+  absl::Status valid = CheckChunk(*round, header, bytes);
+  bool fresh = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (round != round_ || closing_) return RefuseLate(from, header.round(), effects);
+    if (valid.ok()) {
+      absl::StatusOr<bool> booked =
+          round->Book(from.index, header.index(), header.digest(), bytes.size());
+      valid = booked.status();
+      fresh = booked.ok() && *booked;
+    }
+    if (!valid.ok()) return LeaveOut(from, "damaged", std::string(valid.message()), effects);
+  }
+  if (!fresh) return;
+  const absl::Status staged = round->Stage(from.index, header.index(), std::move(bytes));
+  absl::MutexLock lock(&mutex_);
+  if (!staged.ok()) return LeaveOut(from, "damaged", std::string(staged.message()), effects);
+  if (!round->Arrived(from.index, header.index())) return;
+  effects.round = round;
+  effects.reduce.push_back(header.index());
+}
+
+absl::Status JobRun::CheckChunk(const OpenRound& round, const v1::ChunkHeader& header,
+                                const Bytes& bytes) {
+  if (header.index() >= round.grid().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("chunk ", header.index(),
+                                                   ": expected an index below ",
+                                                   round.grid().size()));
+  }
+  const uint64_t digest = Digest64(bytes.data(), bytes.size());
+  if (digest != header.digest()) {
+    return absl::DataLossError(absl::StrCat("chunk ", header.index(), ": digest: expected ",
+                                            DigestToString(header.digest()), ", found ",
+                                            DigestToString(digest)));
+  }
+  return WithContext(round.reduction().CheckContribution(round.grid()[header.index()].count, bytes),
+                     absl::StrCat("chunk ", header.index()));
+}
+
+absl::Status JobRun::OnContributionEnd(Attachment& from, const v1::ContributionEnd& end,
+                                       Effects& effects) {
+  if (!TakesPart(from, end.round())) {
+    RefuseLate(from, end.round(), effects);
+    return absl::OkStatus();
+  }
+  if (round_->HasContributed(from.index)) return absl::OkStatus();  // a repetition
+  v1::JobWorker& stats = stats_[from.index];
+  stats.set_nonfinite(stats.nonfinite() + end.nonfinite());
+  if (!end.abstain().empty()) {
+    LeaveOut(from, "abstained", end.abstain(), effects);
+    return absl::OkStatus();
+  }
+  if (const absl::Status ended = round_->End(from.index, end); !ended.ok()) {
+    LeaveOut(from, "damaged", std::string(ended.message()), effects);
+    return absl::OkStatus();
+  }
+  stats.set_last_round(end.round());
+  stats.set_contributions(stats.contributions() + 1);
+  Advance(effects);
+  return absl::OkStatus();
+}
+
+// A contribution to a round that is closed, told to its worker once a round.
+void JobRun::RefuseLate(Attachment& from, uint64_t round, Effects& effects) {
+  if (round_ != nullptr && round_->spec().round() == round && round_->HasAbstained(from.index)) {
+    return;  // the rest of a contribution that was left out
+  }
+  if (from.refused_round >= round) return;
+  from.refused_round = round;
+  const std::string reason = absl::StrCat("round ", round, " is closed; the contribution is late");
+  v1::JobWorker& stats = stats_[from.index];
+  stats.set_refused(stats.refused() + 1);
+  observer_->OnRefused("late");
+  observer_->OnEvent("warning", from.worker, reason);
+  Send(from, RefusedFrame(round, reason), effects);
+}
+
+// The worker's contribution to the open round will not count, as far as it is not reduced yet.
+void JobRun::LeaveOut(Attachment& from, const std::string& kind, const std::string& reason,
+                      Effects& effects) {
+  const uint64_t number = round_->spec().round();
+  round_->Abstain(from.index);
+  v1::JobWorker& stats = stats_[from.index];
+  stats.set_refused(stats.refused() + 1);
+  observer_->OnRefused(kind);
+  observer_->OnEvent("warning", from.worker,
+                     absl::StrCat("round ", number, ": left out (", kind, "): ", reason));
+  if (kind != "abstained") Send(from, RefusedFrame(number, reason), effects);
+  effects.round = round_;
+  for (const uint32_t chunk : round_->ClaimComplete()) effects.reduce.push_back(chunk);
+  Advance(effects);
+}
+
+bool JobRun::MayOpen() {
+  if (writer_ == nullptr || round_ != nullptr || all_rounds_done_) return false;
+  const v1::WorkersSpec& workers = options_.spec.workers();
+  const uint32_t live = LiveMembers();
+  if (last_spec_.has_value()) {
+    if (live >= workers.minimum()) return true;
+    SetState(v1::PAUSED, absl::StrCat(live, " workers attached, minimum ", workers.minimum()));
+    return false;
+  }
+  // The first round waits for everybody, and after a round's deadline for the quorum.
+  const bool waited = options_.clock->Steady() - state_since_ >=
+                      absl::Milliseconds(static_cast<int64_t>(workers.round_deadline_ms()));
+  if (live >= options_.workers.size() || (waited && live >= workers.quorum())) return true;
+  SetState(v1::WAITING, absl::StrCat(live, " of ", options_.workers.size(), " workers ready"));
+  return false;
+}
+
+void JobRun::OpenNextRound(Effects& effects) {
+  if (state_ == v1::SUCCEEDED || state_ == v1::FAILED || state_ == v1::CANCELLED) return;
+  if (!MayOpen()) return;
+  const std::optional<v1::RoundSpec> spec =
+      planner_->Next(last_spec_.has_value() ? &*last_spec_ : nullptr);
+  absl::StatusOr<ChunkGrid> grid = GridForRound(*layout_, *spec);
+  absl::StatusOr<const Reduction*> reduction = FindReduction(spec->reduction());
+  if (!grid.ok() || !reduction.ok()) {
+    return End(v1::FAILED, std::string((grid.ok() ? reduction.status() : grid.status()).message()),
+               effects);
+  }
+  SetState(v1::RUNNING, "");
+  DropSlowReaders();
+  round_ = std::make_shared<OpenRound>(*spec, *std::move(grid), *reduction,
+                                       options_.spec.workers().quorum(),
+                                       options_.clock->Steady());
+  for (auto& [name, member] : members_) {
+    if (member->phase == AttachmentPhase::kLive) round_->Await(member->index);
+  }
+  Broadcast(RoundFrame(*spec), effects);
+}
+
+// Closes the open round if it may close now.
+void JobRun::Advance(Effects& effects) {
+  if (round_ == nullptr || !commit_error_.empty()) return;
+  if (!closing_) {
+    const v1::WorkersSpec& workers = options_.spec.workers();
+    const CloseDecision decision = DecideClose(ProgressNow(), {workers.quorum(), workers.minimum()});
+    switch (decision.action) {
+      case CloseAction::kWait:
+        if (state_ == v1::PAUSED) SetState(v1::RUNNING, "");
+        return;
+      case CloseAction::kPause:
+        return SetState(v1::PAUSED, decision.reason);
+      case CloseAction::kFail:
+        return End(v1::FAILED,
+                   absl::StrCat("round ", round_->spec().round(), ": ", decision.reason), effects);
+      case CloseAction::kClose:
+        break;
+    }
+    if (state_ == v1::PAUSED) SetState(v1::RUNNING, "");
+    closing_ = true;
+    effects.round = round_;
+    for (const uint32_t chunk : round_->ClaimRest()) effects.reduce.push_back(chunk);
+  }
+  if (round_->AllReduced()) CommitRound(effects);
+}
+
+RoundProgress JobRun::ProgressNow() const {
+  RoundProgress progress;
+  progress.contributed = round_->contributed();
+  progress.abstained = round_->abstained();
+  progress.awaited = round_->awaited();
+  progress.attached = LiveMembers();
+  progress.since_opening = options_.clock->Steady() - round_->opened_at();
+  progress.deadline = absl::Milliseconds(static_cast<int64_t>(round_->spec().deadline_ms()));
+  return progress;
+}
+
+// The round enters the ledger, is announced, and the next one opens.
+void JobRun::CommitRound(Effects& effects) {
+  const v1::RoundClosed closed = round_->Closed();
+  std::vector<ByteSpan> payloads;
+  for (const AggregateChunk& chunk : round_->aggregate()) payloads.emplace_back(*chunk.payload);
+  absl::Status written = writer_->Append(round_->spec(), closed, payloads);
+  if (written.ok() && options_.strict_durability) written = writer_->Sync();
+  if (!written.ok()) {
+    // Nothing is lost: the round is kept and tried again by the timer.
+    commit_error_ = std::string(written.message());
+    return SetState(v1::PAUSED, commit_error_);
+  }
+  commit_error_.clear();
+  unsynced_ = !options_.strict_durability;
+  Broadcast(ClosedFrame(closed), effects);
+  const v1::RoundSpec spec = round_->spec();
+  RecordProgress(closed, options_.clock->Steady() - round_->opened_at());
+  round_.reset();
+  closing_ = false;
+  last_spec_ = spec;
+  ExpectReports(spec);
+  const bool snapshot = planner_->SnapshotAfter(spec);
+  if (spec.compare_digest() || snapshot) fold_->Request({spec.round(), snapshot});
+  all_rounds_done_ = !planner_->Next(&spec).has_value();
+  if (all_rounds_done_) SetState(v1::FINALIZING, "writing the result");
+  OpenNextRound(effects);
+}
+
+void JobRun::RecordProgress(const v1::RoundClosed& closed, absl::Duration took) {
+  durations_.push_back(took);
+  if (durations_.size() > kRememberedRounds) durations_.pop_front();
+  uint64_t up = 0;
+  for (const uint32_t voter : closed.voters()) up += round_->part(voter).bytes;
+  uint64_t down = 0;
+  for (const AggregateChunk& chunk : round_->aggregate()) down += chunk.payload->size();
+  samples_ += round_->spec().buffers() ? 0 : closed.samples();
+  const double seconds = absl::ToDoubleSeconds(Median(durations_));
+  const double bits = 8.0 / static_cast<double>(round_->grid().elements());
+  observer_->OnProgress([&](v1::JobStatus& status) {
+    *status.mutable_workers() = {stats_.begin(), stats_.end()};
+    status.set_samples(samples_);
+    if (round_->spec().buffers()) return;
+    status.set_round(round_->spec().step());
+    status.set_loss(closed.loss_sum() / static_cast<double>(std::max<uint64_t>(closed.samples(), 1)));
+    status.set_bits_up(static_cast<double>(up) * bits / std::max(1, closed.voters_size()));
+    status.set_bits_down(static_cast<double>(down) * bits);
+    status.set_round_seconds(seconds);
+    status.set_seconds_left(
+        seconds * static_cast<double>(options_.spec.rounds() - round_->spec().step()));
+  });
+  observer_->OnRoundClosed(took, up, down);
+}
+
+}  // namespace tally

@@ -1,0 +1,189 @@
+#include "server/round/open_round.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+#include "common/base/status.h"
+
+namespace tally {
+namespace {
+
+// Payloads kept before they are added up. More at once are faster; fewer bound the memory.
+constexpr size_t kStagedVotes = 16;
+
+}  // namespace
+
+OpenRound::OpenRound(v1::RoundSpec spec, ChunkGrid grid, const Reduction* reduction,
+                     uint32_t quorum, absl::Duration opened_at)
+    : spec_(std::move(spec)),
+      grid_(std::move(grid)),
+      reduction_(reduction),
+      quorum_(quorum),
+      opened_at_(opened_at),
+      parts_(kMaxWorkers + 1),
+      aggregate_(grid_.size()) {
+  chunks_.reserve(grid_.size());
+  for (uint32_t i = 0; i < grid_.size(); ++i) chunks_.push_back(std::make_unique<ChunkState>());
+}
+
+void OpenRound::Await(uint32_t worker) {
+  if (!contributed_.test(worker) && !abstained_.test(worker)) awaited_.set(worker);
+}
+
+void OpenRound::Abstain(uint32_t worker) {
+  awaited_.reset(worker);
+  abstained_.set(worker);
+}
+
+absl::StatusOr<bool> OpenRound::Book(uint32_t worker, uint32_t index, uint64_t digest,
+                                     size_t bytes) {
+  if (index >= grid_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("round ", spec_.round(), ": chunk ", index,
+                                                   ": expected an index below ", grid_.size()));
+  }
+  WorkerPart& part = parts_[worker];
+  if (part.digests.empty()) part.digests.resize(grid_.size());
+  std::optional<uint64_t>& known = part.digests[index];
+  if (known.has_value()) {
+    if (*known == digest) return false;
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", spec_.round(), ": chunk ", index, ": sent before with digest ",
+                     DigestToString(*known), ", now with ", DigestToString(digest)));
+  }
+  known = digest;
+  ++part.chunks;
+  part.bytes += bytes;
+  return true;
+}
+
+absl::Status OpenRound::Stage(uint32_t worker, uint32_t index, Bytes payload) {
+  ChunkState& chunk = *chunks_[index];
+  absl::MutexLock lock(&chunk.mutex);
+  if (chunk.finished) return absl::OkStatus();
+  chunk.staged.push_back({worker, std::move(payload)});
+  if (reduction_->counts_whole() || chunk.staged.size() < kStagedVotes) return absl::OkStatus();
+  return AddStaged(index, chunk);
+}
+
+bool OpenRound::IsComplete(const ChunkState& chunk) const {
+  const WorkerSet participants = awaited_ | contributed_;
+  return !reduction_->counts_whole() && chunk.arrived.count() >= quorum_ &&
+         (participants & ~chunk.arrived).none();
+}
+
+bool OpenRound::Arrived(uint32_t worker, uint32_t index) {
+  ChunkState& chunk = *chunks_[index];
+  chunk.arrived.set(worker);
+  if (chunk.claimed || !IsComplete(chunk)) return false;
+  chunk.claimed = true;
+  return true;
+}
+
+std::vector<uint32_t> OpenRound::ClaimComplete() {
+  std::vector<uint32_t> claimed;
+  for (uint32_t i = 0; i < grid_.size(); ++i) {
+    ChunkState& chunk = *chunks_[i];
+    if (chunk.claimed || !IsComplete(chunk)) continue;
+    chunk.claimed = true;
+    claimed.push_back(i);
+  }
+  return claimed;
+}
+
+std::vector<uint32_t> OpenRound::ClaimRest() {
+  std::vector<uint32_t> claimed;
+  for (uint32_t i = 0; i < grid_.size(); ++i) {
+    if (std::exchange(chunks_[i]->claimed, true)) continue;
+    claimed.push_back(i);
+  }
+  return claimed;
+}
+
+absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
+  const WorkerPart& part = parts_[worker];
+  if (end.chunks() != grid_.size() || part.chunks != grid_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", spec_.round(), ": expected ", grid_.size(), " chunks, announced ",
+                     end.chunks(), ", received ", part.chunks));
+  }
+  Digester digester;
+  for (const std::optional<uint64_t>& digest : part.digests) digester.AddUint64(*digest);
+  if (digester.Finish() != end.digest()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "round ", spec_.round(), ": contribution digest: expected ", DigestToString(end.digest()),
+        ", found ", DigestToString(digester.Finish())));
+  }
+  parts_[worker].samples = end.samples();
+  parts_[worker].loss_sum = end.loss_sum();
+  awaited_.reset(worker);
+  contributed_.set(worker);
+  return absl::OkStatus();
+}
+
+ChunkContext OpenRound::ContextOf(uint32_t index) const {
+  return {grid_[index].first_lane, grid_[index].count, spec_.tie_key(), spec_.zero_ties()};
+}
+
+absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk) {
+  if (chunk.accumulator == nullptr) chunk.accumulator = reduction_->NewAccumulator(ContextOf(index));
+  // By worker index: sums of floats must not depend on who was first.
+  std::sort(chunk.staged.begin(), chunk.staged.end(),
+            [](const StagedPayload& a, const StagedPayload& b) { return a.worker < b.worker; });
+  std::vector<Contribution> contributions;
+  for (const StagedPayload& staged : chunk.staged) {
+    if (!reduction_->counts_whole()) {
+      contributions.push_back({staged.payload, 1});
+    } else if (contributed_.test(staged.worker)) {  // fixed by now: the round is closing
+      contributions.push_back(
+          {staged.payload, static_cast<double>(parts_[staged.worker].samples)});
+    }
+  }
+  chunk.added += static_cast<uint32_t>(contributions.size());
+  const absl::Status status = chunk.accumulator->Add(contributions);
+  chunk.staged.clear();
+  return status;
+}
+
+absl::StatusOr<AggregateChunk> OpenRound::Reduce(uint32_t index) {
+  ChunkState& chunk = *chunks_[index];
+  absl::MutexLock lock(&chunk.mutex);
+  chunk.finished = true;
+  TALLY_RETURN_IF_ERROR(AddStaged(index, chunk));
+  TALLY_ASSIGN_OR_RETURN(Bytes payload, chunk.accumulator->Finish());
+  chunk.accumulator.reset();
+  chunk.staged.shrink_to_fit();
+  AggregateChunk result;
+  result.digest = Digest64(payload.data(), payload.size());
+  result.voters = chunk.added;
+  result.payload = std::make_shared<const Bytes>(std::move(payload));
+  return result;
+}
+
+void OpenRound::SetAggregate(uint32_t index, AggregateChunk chunk) {
+  aggregate_[index] = std::move(chunk);
+  ++reduced_;
+}
+
+v1::RoundClosed OpenRound::Closed() const {
+  v1::RoundClosed closed;
+  closed.set_round(spec_.round());
+  closed.set_chunks(grid_.size());
+  Digester digester;
+  for (const AggregateChunk& chunk : aggregate_) digester.AddUint64(chunk.digest);
+  closed.set_digest(digester.Finish());
+  uint64_t samples = 0;
+  double loss_sum = 0;
+  for (uint32_t worker = 0; worker <= kMaxWorkers; ++worker) {
+    if (!contributed_.test(worker)) continue;
+    closed.add_voters(worker);
+    samples += parts_[worker].samples;
+    loss_sum += parts_[worker].loss_sum;
+  }
+  closed.set_samples(samples);
+  closed.set_loss_sum(loss_sum);
+  return closed;
+}
+
+}  // namespace tally

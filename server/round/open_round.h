@@ -1,0 +1,126 @@
+// The open round: what has come in, and what was made of it. Chunk by chunk, each reduced as soon
+// as the last contribution to it is there.
+//
+// Bookkeeping is guarded by the caller's lock ("locked" below); staging and reducing, which touch
+// the payloads, run without it, each chunk under its own lock, so that chunks go on in parallel.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/layout/chunk_grid.h"
+#include "common/reduction/reduction.h"
+#include "proto/tally/v1/training.pb.h"
+
+namespace tally {
+
+constexpr uint32_t kMaxWorkers = 255;
+using WorkerSet = std::bitset<kMaxWorkers + 1>;
+
+// What one worker has sent in this round.
+struct WorkerPart {
+  std::vector<std::optional<uint64_t>> digests;  // by chunk, set once it has arrived
+  uint32_t chunks = 0;
+  uint64_t bytes = 0;  // of payloads
+  uint64_t samples = 0;
+  double loss_sum = 0;
+};
+
+// A finished chunk of the aggregate.
+struct AggregateChunk {
+  std::shared_ptr<const Bytes> payload;
+  uint64_t digest = 0;
+  uint32_t voters = 0;
+};
+
+class OpenRound {
+ public:
+  OpenRound(v1::RoundSpec spec, ChunkGrid grid, const Reduction* reduction, uint32_t quorum,
+            absl::Duration opened_at);
+
+  const v1::RoundSpec& spec() const { return spec_; }
+  const ChunkGrid& grid() const { return grid_; }
+  const Reduction& reduction() const { return *reduction_; }
+  absl::Duration opened_at() const { return opened_at_; }
+
+  // -- locked --
+  void Await(uint32_t worker);
+  // The worker is gone; what it has sent so far stays counted as far as it is reduced.
+  void NoLongerAwait(uint32_t worker) { awaited_.reset(worker); }
+  // Its further chunks are refused and it is not waited for.
+  void Abstain(uint32_t worker);
+  bool IsAwaited(uint32_t worker) const { return awaited_.test(worker); }
+  bool HasContributed(uint32_t worker) const { return contributed_.test(worker); }
+  bool HasAbstained(uint32_t worker) const { return abstained_.test(worker); }
+  uint32_t contributed() const { return static_cast<uint32_t>(contributed_.count()); }
+  uint32_t abstained() const { return static_cast<uint32_t>(abstained_.count()); }
+  uint32_t awaited() const { return static_cast<uint32_t>(awaited_.count()); }
+  const WorkerSet& contributors() const { return contributed_; }
+  const WorkerPart& part(uint32_t worker) const { return parts_[worker]; }
+
+  // Books a chunk before its payload is staged. False: it came before, a repetition that does not
+  // count again. INVALID_ARGUMENT: not a chunk of this round, or another payload than before.
+  absl::StatusOr<bool> Book(uint32_t worker, uint32_t index, uint64_t digest, size_t bytes);
+  // After staging. True: the caller is to reduce the chunk now.
+  bool Arrived(uint32_t worker, uint32_t index);
+  // The contribution's end, checked against what came. On error nothing changes.
+  absl::Status End(uint32_t worker, const v1::ContributionEnd& end);
+  // Chunks that nobody reduces yet and that are complete now (after a worker left or abstained).
+  std::vector<uint32_t> ClaimComplete();
+  // All chunks that nobody reduces yet: the round is closing.
+  std::vector<uint32_t> ClaimRest();
+  void SetAggregate(uint32_t index, AggregateChunk chunk);
+  bool AllReduced() const { return reduced_ == grid_.size(); }
+  const std::vector<AggregateChunk>& aggregate() const { return aggregate_; }
+  // The contributions' totals, and the aggregate's digest once all is reduced.
+  v1::RoundClosed Closed() const;
+
+  // -- not locked --
+  // Keeps the payload until the chunk is reduced. A payload that comes too late is dropped.
+  absl::Status Stage(uint32_t worker, uint32_t index, Bytes payload);
+  // `weights` by worker: for reductions that count whole, only contributors are added.
+  absl::StatusOr<AggregateChunk> Reduce(uint32_t index);
+
+ private:
+  struct StagedPayload {
+    uint32_t worker;
+    Bytes payload;
+  };
+  struct ChunkState {
+    absl::Mutex mutex;
+    std::vector<StagedPayload> staged ABSL_GUARDED_BY(mutex);
+    std::unique_ptr<ChunkAccumulator> accumulator ABSL_GUARDED_BY(mutex);
+    uint32_t added ABSL_GUARDED_BY(mutex) = 0;
+    bool finished ABSL_GUARDED_BY(mutex) = false;
+    WorkerSet arrived;     // caller's lock
+    bool claimed = false;  // caller's lock
+  };
+  bool IsComplete(const ChunkState& chunk) const;
+  absl::Status AddStaged(uint32_t index, ChunkState& chunk)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
+  ChunkContext ContextOf(uint32_t index) const;
+
+  const v1::RoundSpec spec_;
+  const ChunkGrid grid_;
+  const Reduction* const reduction_;
+  const uint32_t quorum_;
+  const absl::Duration opened_at_;
+
+  WorkerSet awaited_;
+  WorkerSet contributed_;
+  WorkerSet abstained_;
+  std::vector<WorkerPart> parts_;
+  std::vector<std::unique_ptr<ChunkState>> chunks_;
+  std::vector<AggregateChunk> aggregate_;
+  uint32_t reduced_ = 0;
+};
+
+}  // namespace tally

@@ -1,0 +1,45 @@
+// Which round comes next. A pure function of the job and of the last round in the ledger, so that
+// a server back from a crash plans the same rounds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "common/layout/layout.h"
+#include "proto/tally/v1/job.pb.h"
+#include "proto/tally/v1/training.pb.h"
+
+namespace tally {
+
+class RoundPlanner {
+ public:
+  // `spec` has passed CheckJobSpec. NOT_FOUND for a method that no reduction serves.
+  static absl::StatusOr<RoundPlanner> Create(const v1::JobSpec& spec, const Layout& layout);
+
+  // The round after `last` (null: the first); nothing when the job's rounds are done.
+  //
+  // A model with buffers has a dense_mean round of them before each evaluation, comparison and
+  // snapshot (METHODS: buffers are not voted on); those then belong to the buffers' round.
+  std::optional<v1::RoundSpec> Next(const v1::RoundSpec* last) const;
+
+  // Whether the fold writes a snapshot after this round.
+  bool SnapshotAfter(const v1::RoundSpec& round) const;
+
+ private:
+  RoundPlanner(v1::JobSpec spec, bool has_buffers) : spec_(std::move(spec)), buffers_(has_buffers) {}
+  v1::RoundSpec TrainingRound(uint64_t round, uint64_t step) const;
+  v1::RoundSpec BuffersRound(uint64_t round, uint64_t step) const;
+  void MarkDue(uint64_t step, v1::RoundSpec& round) const;
+  bool Due(uint64_t step, uint64_t every) const;
+  bool AnythingDue(uint64_t step) const;
+
+  v1::JobSpec spec_;
+  bool buffers_;
+  std::string reduction_;
+  std::string update_rule_;
+  uint32_t chunk_elements_ = 0;
+  uint32_t buffers_chunk_elements_ = 0;
+};
+
+}  // namespace tally

@@ -1,0 +1,36 @@
+// A snapshot as frames: SnapshotBegin, its PARAMETERS and STATE chunks, SnapshotEnd. Payloads are
+// the mapped file itself, so that sending one costs the server no memory of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/layout/chunk_grid.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "server/ledger/snapshot.h"
+
+namespace tally {
+
+class SnapshotFrames {
+ public:
+  SnapshotFrames(const Layout& layout, std::unique_ptr<Snapshot> snapshot)
+      : grid_(DenseGrid(layout)), snapshot_(std::move(snapshot)) {}
+
+  bool done() const { return done_; }
+  // Not after done().
+  grpc::ByteBuffer Next();
+
+ private:
+  grpc::ByteBuffer Begin() const;
+  grpc::ByteBuffer Chunk(uint32_t array, uint32_t index) const;
+  grpc::ByteBuffer End() const;
+
+  ChunkGrid grid_;
+  std::shared_ptr<const Snapshot> snapshot_;
+  bool begun_ = false;
+  bool done_ = false;
+  uint32_t array_ = 0;  // 0: the parameters; 1 + s: state slot s
+  uint32_t index_ = 0;
+};
+
+}  // namespace tally

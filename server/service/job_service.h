@@ -1,0 +1,56 @@
+// The people's side of the server. Adapters only: convert, call, answer.
+#pragma once
+
+#include <string>
+
+#include "proto/tally/v1/control.grpc.pb.h"
+#include "server/job/registry.h"
+#include "server/supervisor/supervisor.h"
+
+namespace tally {
+
+class JobServiceImpl final : public v1::JobService::CallbackService {
+ public:
+  // All outlive the service. `status_address` is empty when the HTTP endpoint is off.
+  JobServiceImpl(Supervisor* supervisor, JobRegistry* registry, ModelStore* models,
+                 std::string status_address)
+      : supervisor_(supervisor),
+        registry_(registry),
+        models_(models),
+        status_address_(std::move(status_address)) {}
+
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request,
+                                      v1::SubmitJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::JobStatus* response) override;
+  grpc::ServerWriteReactor<v1::JobStatus>* WatchJob(grpc::CallbackServerContext* context,
+                                                    const v1::WatchJobRequest* request) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request,
+                                      v1::JobStatus* response) override;
+  grpc::ServerWriteReactor<v1::JobEvent>* GetLogs(grpc::CallbackServerContext* context,
+                                                  const v1::GetLogsRequest* request) override;
+  grpc::ServerReadReactor<v1::UploadModelRequest>* UploadModel(
+      grpc::CallbackServerContext* context, v1::UploadModelResponse* response) override;
+  grpc::ServerWriteReactor<v1::FilePart>* DownloadModel(
+      grpc::CallbackServerContext* context, const v1::DownloadModelRequest* request) override;
+  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
+                                        const v1::ListWorkersRequest* request,
+                                        v1::ListWorkersResponse* response) override;
+  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
+                                       const v1::GetVersionRequest* request,
+                                       v1::GetVersionResponse* response) override;
+
+ private:
+  Supervisor* const supervisor_;
+  JobRegistry* const registry_;
+  ModelStore* const models_;
+  const std::string status_address_;
+};
+
+}  // namespace tally

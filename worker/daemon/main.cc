@@ -1,0 +1,61 @@
+// tally-worker: trains on this machine's data and exchanges votes with the server.
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "common/base/logging.h"
+#include "common/base/stop_signals.h"
+#include "worker/daemon/daemon.h"
+
+namespace {
+
+// Exit codes of all Tally programs: docs/errors.md.
+constexpr int kServerError = 1;
+constexpr int kBadArguments = 4;
+
+int Fail(int code, const absl::Status& status) {
+  std::fprintf(stderr, "tally-worker: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+int Work(tally::WorkerConfig config) {
+  absl::StatusOr<std::unique_ptr<tally::Daemon>> daemon = tally::Daemon::Create(std::move(config));
+  if (!daemon.ok()) return Fail(kServerError, daemon.status());
+  const tally::StopSignals signals([&] {
+    spdlog::info("stopping (a second signal ends at once)");
+    (*daemon)->Stop();
+  });
+  const absl::Status status = (*daemon)->Run();
+  return status.ok() ? 0 : Fail(kServerError, status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Tally's worker daemon");
+  std::string path;
+  bool check = false;
+  app.add_option("config", path, "worker.yaml; see docs/operating.md")->required();
+  app.add_flag("--check", check, "read the configuration, print it resolved, and exit");
+  app.set_version_flag("--version", std::string("tally-worker ") + TALLY_VERSION);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kBadArguments;
+  }
+  absl::StatusOr<tally::WorkerConfig> config = tally::ReadWorkerConfig(path);
+  if (!config.ok()) return Fail(kBadArguments, config.status());
+  if (check) {
+    std::fputs(config->resolved.c_str(), stdout);
+    return 0;
+  }
+  if (const absl::Status logging = tally::StartLogging(config->log, "tally-worker");
+      !logging.ok()) {
+    return Fail(kBadArguments, logging);
+  }
+  spdlog::info("tally-worker {} with this configuration:\n{}", TALLY_VERSION, config->resolved);
+  tally::StopSignals::Block();
+  return Work(*std::move(config));
+}

@@ -1,0 +1,82 @@
+#include "worker/daemon/worker_config.h"
+
+#include <unistd.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/base/status.h"
+#include "common/config/config.h"
+#include "common/config/logging_section.h"
+#include "common/rpc/address.h"
+#include "worker/data/data_source.h"
+
+namespace tally {
+namespace {
+
+std::string HostName() {
+  char name[65] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "worker";
+}
+
+void ReadServer(ConfigMap& root, WorkerConfig& config) {
+  config.server = root.String("server");
+  if (!root.Has("server")) return;
+  const absl::StatusOr<Address> address = ParseAddress(config.server);
+  if (!address.ok()) return root.ErrorHere("server", address.status().message());
+  if (address->port == 0) root.ErrorHere("server", "expected a port above 0, found 0");
+}
+
+void ReadDevice(ConfigMap& root, WorkerConfig& config) {
+  config.device = root.String("device", "auto");
+  absl::string_view number = config.device;
+  int index = 0;
+  const bool cuda = absl::ConsumePrefix(&number, "cuda:") && absl::SimpleAtoi(number, &index) &&
+                    index >= 0;
+  if (cuda || config.device == "auto" || config.device == "cpu") return;
+  root.ErrorHere("device", absl::StrCat("expected auto, cpu or cuda:N, found ", config.device));
+}
+
+void ReadData(ConfigMap& root, WorkerConfig& config) {
+  for (auto& [name, map] : root.NamedMaps("data")) {
+    WorkerDataSet& set = config.data[name];
+    set.format = map.OneOf("format", DataFormats());
+    set.path = map.String("path");
+    set.shared = map.Bool("shared", true);
+  }
+  if (config.data.empty()) root.ErrorHere("data", "expected at least one data set, found none");
+}
+
+void ReadTls(ConfigMap& root, WorkerConfig& config) {
+  if (!root.Has("tls")) return;
+  ConfigMap tls = root.Map("tls");
+  config.tls.ca = tls.String("ca");
+  config.tls.certificate = tls.String("certificate", "");
+  config.tls.key = tls.String("key", "");
+  if (config.tls.certificate.empty() != config.tls.key.empty()) {
+    tls.ErrorHere("certificate", "expected certificate and key together, found one of them");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerConfig> ReadWorkerConfig(const std::string& path) {
+  TALLY_ASSIGN_OR_RETURN(ConfigDocument document, ParseYaml(path));
+  ConfigMap root = document.Root();
+  WorkerConfig config;
+  ReadServer(root, config);
+  config.name = root.String("name", HostName());
+  ReadDevice(root, config);
+  config.threads = static_cast<int>(root.Int("threads", {0, 1024}, 0));
+  config.state_dir = root.String("state_dir");
+  ReadData(root, config);
+  config.labels = root.StringMap("labels", std::map<std::string, std::string>());
+  ReadTls(root, config);
+  config.log = ReadLogging(root.Map("log"));
+  TALLY_RETURN_IF_ERROR(document.Finish());
+  config.resolved = document.Resolved();
+  return config;
+}
+
+}  // namespace tally

@@ -1,0 +1,118 @@
+#include "worker/exchange/replica.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+#include "common/base/status.h"
+#include "common/update/apply_round.h"
+#include "common/update/update_rule.h"
+
+namespace tally {
+
+void Replica::AdoptBase() {
+  state_.clear();
+  round_ = 0;
+}
+
+absl::Status Replica::BeginSnapshot(const v1::SnapshotBegin& begin) {
+  round_.reset();
+  loading_ = begin.round();
+  loaded_chunks_ = 0;
+  state_.assign(begin.state_slots(), std::vector<float>(layout_.size()));
+  return absl::OkStatus();
+}
+
+absl::Status Replica::TakeChunk(const v1::ChunkHeader& header, const Payload& payload) {
+  if (payload.Digest() != header.digest()) {
+    return absl::DataLossError(absl::StrCat("chunk ", header.index(), " of round ", header.round(),
+                                            ": digest: expected ", DigestToString(header.digest()),
+                                            ", found ", DigestToString(payload.Digest())));
+  }
+  return header.kind() == v1::ROUND ? TakeAggregate(header, payload) : TakeDense(header, payload);
+}
+
+absl::Status Replica::TakeDense(const v1::ChunkHeader& header, const Payload& payload) {
+  const bool state = header.kind() == v1::STATE;
+  if (!loading_.has_value() || header.index() >= dense_.size() ||
+      (state && header.slot() >= state_.size())) {
+    return absl::InternalError("a snapshot's chunk that is not expected");
+  }
+  const Chunk& chunk = dense_[header.index()];
+  if (payload.size() != chunk.count * sizeof(float)) {
+    return absl::DataLossError(absl::StrCat("snapshot: chunk ", header.index(), ": expected ",
+                                            chunk.count, " values, found ", payload.size(),
+                                            " bytes"));
+  }
+  float* target = state ? state_[header.slot()].data() : parameters_.data();
+  payload.CopyTo(absl::MakeSpan(reinterpret_cast<unsigned char*>(target + chunk.first),
+                                payload.size()));
+  ++loaded_chunks_;
+  return absl::OkStatus();
+}
+
+absl::Status Replica::EndSnapshot(const v1::SnapshotEnd& end) {
+  const uint32_t expected = dense_.size() * static_cast<uint32_t>(1 + state_.size());
+  if (!loading_.has_value() || loaded_chunks_ != expected || end.chunks() != expected) {
+    return absl::DataLossError(absl::StrCat("snapshot: expected ", expected, " chunks, found ",
+                                            loaded_chunks_));
+  }
+  if (digest() != end.parameters_digest()) {
+    return absl::DataLossError(absl::StrCat("snapshot of round ", end.round(),
+                                            ": parameters digest: expected ",
+                                            DigestToString(end.parameters_digest()), ", found ",
+                                            DigestToString(digest())));
+  }
+  round_ = loading_;
+  loading_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::BeginRound(const v1::RoundSpec& spec) {
+  if (!round_.has_value() || spec.round() != *round_ + 1) {
+    return absl::InternalError(absl::StrCat("round ", spec.round(), " begins, but the worker is at ",
+                                            round_.has_value() ? absl::StrCat("round ", *round_)
+                                                               : "no round"));
+  }
+  TALLY_ASSIGN_OR_RETURN(grid_, GridForRound(layout_, spec));
+  spec_ = spec;
+  aggregate_.assign(grid_.size(), {});
+  digests_.assign(grid_.size(), std::nullopt);
+  return absl::OkStatus();
+}
+
+absl::Status Replica::TakeAggregate(const v1::ChunkHeader& header, const Payload& payload) {
+  if (header.round() != spec_.round() || header.index() >= grid_.size()) {
+    return absl::InternalError(absl::StrCat("chunk ", header.index(), " of round ", header.round(),
+                                            " comes in round ", spec_.round()));
+  }
+  aggregate_[header.index()] = payload.ToBytes();
+  digests_[header.index()] = header.digest();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::CloseRound(const v1::RoundClosed& closed) {
+  Digester digester;
+  for (uint32_t i = 0; i < digests_.size(); ++i) {
+    if (!digests_[i].has_value()) {
+      return absl::DataLossError(absl::StrCat("round ", closed.round(), ": chunk ", i, " is missing"));
+    }
+    digester.AddUint64(*digests_[i]);
+  }
+  if (closed.round() != spec_.round() || closed.digest() != digester.Finish()) {
+    return absl::DataLossError(absl::StrCat("round ", closed.round(),
+                                            ": the aggregate's digest is not the server's"));
+  }
+  const std::vector<ByteSpan> payloads(aggregate_.begin(), aggregate_.end());
+  TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(spec_.update_rule()));
+  while (state_.size() < static_cast<size_t>(rule->state_slots())) {
+    state_.emplace_back(layout_.size());
+  }
+  const std::vector<absl::Span<float>> state(state_.begin(), state_.end());
+  TALLY_RETURN_IF_ERROR(
+      ApplyRound(layout_, spec_, payloads, parameters_, state));
+  round_ = spec_.round();
+  return absl::OkStatus();
+}
+
+}  // namespace tally

@@ -1,0 +1,69 @@
+// The worker's copy of the job's parameters: a snapshot, then round after round, exactly as the
+// server's fold. Spans only; who owns the memory (FlatParameters, on whatever device) is not its
+// business. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/layout/chunk_grid.h"
+#include "common/layout/layout.h"
+#include "common/reduction/reduction.h"
+#include "common/wire/frame.h"
+#include "proto/tally/v1/training.pb.h"
+
+namespace tally {
+
+class Replica {
+ public:
+  // `parameters` has layout.size() elements and outlives the replica.
+  Replica(Layout layout, absl::Span<float> parameters)
+      : layout_(std::move(layout)), dense_(DenseGrid(layout_)), parameters_(parameters) {}
+
+  // The round whose parameters it holds; none before a snapshot or base.
+  std::optional<uint64_t> round() const { return round_; }
+  uint64_t digest() const { return ParametersDigest(layout_, parameters_); }
+  // The parameters as they lie in memory are the base, round 0.
+  void AdoptBase();
+  // Its parameters are not the ledger's: a snapshot is needed.
+  void Invalidate() { round_.reset(); }
+
+  absl::Status BeginSnapshot(const v1::SnapshotBegin& begin);
+  absl::Status EndSnapshot(const v1::SnapshotEnd& end);
+  // The round that aggregate chunks are to come for.
+  absl::Status BeginRound(const v1::RoundSpec& spec);
+  // A chunk of the snapshot or of the round, whichever has begun; checked against its digest.
+  absl::Status TakeChunk(const v1::ChunkHeader& header, const Payload& payload);
+  // Applies the round. DATA_LOSS if chunks are missing or their digest is not the server's; the
+  // parameters are unchanged then. Nothing of a round is applied before it is closed: a server that
+  // crashes in the middle may decide it anew.
+  absl::Status CloseRound(const v1::RoundClosed& closed);
+
+  // The grid of the round that has begun.
+  const ChunkGrid& grid() const { return grid_; }
+  const v1::RoundSpec& spec() const { return spec_; }
+
+ private:
+  absl::Status TakeDense(const v1::ChunkHeader& header, const Payload& payload);
+  absl::Status TakeAggregate(const v1::ChunkHeader& header, const Payload& payload);
+
+  Layout layout_;
+  ChunkGrid dense_;
+  absl::Span<float> parameters_;
+  std::vector<std::vector<float>> state_;
+  std::optional<uint64_t> round_;
+
+  std::optional<uint64_t> loading_;  // the snapshot's round while it comes in
+  uint32_t loaded_chunks_ = 0;
+  v1::RoundSpec spec_;
+  ChunkGrid grid_;
+  std::vector<Bytes> aggregate_;
+  std::vector<std::optional<uint64_t>> digests_;
+};
+
+}  // namespace tally

@@ -1,0 +1,321 @@
+#include "worker/training_loop.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/digest.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+#include "common/checkpoint/hf_directory.h"
+#include "common/reduction/dense_mean/dense_payload.h"
+#include "spdlog/spdlog.h"
+#include "worker/data/evaluation_reader.h"
+#include "worker/exchange/fetch_model.h"
+
+namespace tally {
+namespace {
+
+constexpr uint32_t kEvaluationBatch = 250;
+
+// Errors that the same stream opened again would meet again.
+bool IsFinal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kNotFound:  // the job is no longer run
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainingLoop>> TrainingLoop::Create(TrainingOptions options) {
+  std::unique_ptr<TrainingLoop> loop(new TrainingLoop(std::move(options)));
+  TALLY_RETURN_IF_ERROR(loop->Build());
+  return loop;
+}
+
+TrainingLoop::~TrainingLoop() = default;
+
+absl::Status TrainingLoop::Build() {
+  const v1::Assignment& assignment = options_.assignment;
+  TALLY_ASSIGN_OR_RETURN(model_,
+                         MakeModel(job().model().architecture(), job().model().config_json()));
+  TALLY_ASSIGN_OR_RETURN(data_, OpenDataSource(options_.data));
+  TALLY_RETURN_IF_ERROR(model_->CheckFits(data_->info()));
+  TALLY_ASSIGN_OR_RETURN(flat_, FlatParameters::Create(*model_));
+  replica_ = std::make_unique<Replica>(flat_->layout(), flat_->parameters());
+  TALLY_ASSIGN_OR_RETURN(
+      method_, MakeMethod({job().method(), job().seed(), assignment.index()}, flat_->layout()));
+  BatchStreamOptions batches;
+  batches.partition = options_.shared_data ? assignment.index() : 0;
+  batches.partitions = options_.shared_data ? assignment.count() : 1;
+  batches.batch_size = job().batch_size();
+  batches.shuffle_buffer = job().data().shuffle_buffer();
+  batches.seed = job().seed();
+  batches.worker = assignment.index();
+  TALLY_ASSIGN_OR_RETURN(batches_, BatchStream::Start(*data_, batches));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingLoop::Run() {
+  for (;;) {
+    const absl::Status status = RunStream();
+    if (stopped_) return absl::OkStatus();
+    if (IsFinal(status)) return status;
+    if (absl::IsAborted(status)) {  // the server's word that this replica is wrong
+      replica_->Invalidate();
+      options_.report("warning", std::string(status.message()));
+    }
+    const absl::Duration pause = backoff_.Next();
+    spdlog::warn("job {}: exchange: {}; again in {}", options_.assignment.job_id(),
+                 std::string(status.message()), absl::FormatDuration(pause));
+    if (WaitOrCancelled(pause)) return absl::CancelledError("released by the server");
+  }
+}
+
+bool TrainingLoop::WaitOrCancelled(absl::Duration pause) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&cancelled_), pause);
+}
+
+void TrainingLoop::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  cancelled_ = true;
+  batches_->Stop();
+  if (client_ != nullptr) client_->Cancel();
+}
+
+v1::Attach TrainingLoop::AttachMessage() const {
+  v1::Attach attach;
+  attach.set_job_id(options_.assignment.job_id());
+  attach.set_worker(options_.worker);
+  attach.set_instance(options_.instance);
+  attach.set_layout_digest(flat_->layout().digest());
+  *attach.mutable_layout() = flat_->layout().ToProto();
+  attach.set_has_parameters(replica_->round().has_value());
+  attach.set_round(replica_->round().value_or(0));
+  return attach;
+}
+
+// One stream from Attach to its end. OK only when the server closed it.
+absl::Status TrainingLoop::RunStream() {
+  std::shared_ptr<ExchangeClient> client = ExchangeClient::Open(options_.channel, AttachMessage());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (cancelled_) return absl::CancelledError("released by the server");
+    client_ = client;
+  }
+  stream_ = client.get();
+  live_ = false;
+  absl::Status status;
+  while (status.ok() && !stopped_) {
+    absl::StatusOr<std::optional<ReceivedFrame>> received = client->Receive();
+    if (!received.ok()) {
+      status = received.status();
+    } else if (!received->has_value()) {
+      status = absl::UnavailableError("the server closed the stream");
+    } else {
+      backoff_.Reset();
+      status = OnFrame(**received);
+    }
+  }
+  absl::MutexLock lock(&mutex_);
+  client_ = nullptr;
+  stream_ = nullptr;
+  return status;
+}
+
+absl::Status TrainingLoop::OnFrame(const ReceivedFrame& received) {
+  const v1::ServerFrame& frame = received.frame;
+  switch (frame.body_case()) {
+    case v1::ServerFrame::kAttached:
+      return frame.attached().send_base() ? SendBase() : absl::OkStatus();
+    case v1::ServerFrame::kSnapshot:
+      return replica_->BeginSnapshot(frame.snapshot());
+    case v1::ServerFrame::kSnapshotEnd:
+      return replica_->EndSnapshot(frame.snapshot_end());
+    case v1::ServerFrame::kPastRound:
+      live_ = false;
+      return replica_->BeginRound(frame.past_round());
+    case v1::ServerFrame::kRound:
+      live_ = true;
+      TALLY_RETURN_IF_ERROR(replica_->BeginRound(frame.round()));
+      return Contribute(frame.round());
+    case v1::ServerFrame::kChunk:
+      return replica_->TakeChunk(frame.chunk(), received.payload);
+    case v1::ServerFrame::kClosed:
+      return AfterRound(frame.closed());
+    case v1::ServerFrame::kRefused:
+      spdlog::warn("round {}: refused by the server: {}", frame.refused().round(),
+                   frame.refused().reason());
+      return absl::OkStatus();
+    case v1::ServerFrame::kStop:
+      spdlog::info("job {}: {} ({})", options_.assignment.job_id(),
+                   v1::JobState_Name(frame.stop().state()), frame.stop().reason());
+      stopped_ = true;
+      return absl::OkStatus();
+    default:
+      return absl::InternalError("a frame that this version does not know");
+  }
+}
+
+absl::Status TrainingLoop::LoadBase() {
+  const v1::ModelSpec& model = job().model();
+  if (model.base_digest().empty()) return model_->Initialise(job().seed());
+  TALLY_ASSIGN_OR_RETURN(
+      const std::string folder,
+      FetchModel(options_.channel, model.base_digest(), options_.state_folder));
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> checkpoint,
+                         CheckpointReader::Open(folder));
+  TALLY_RETURN_IF_ERROR(
+      WithContext(flat_->Load(*checkpoint, {.skip_head = model.reset_head()}), "base model"));
+  return model.reset_head() ? model_->ResetHead(job().seed()) : absl::OkStatus();
+}
+
+// This worker is elected: everybody gets these bytes, itself included.
+absl::Status TrainingLoop::SendBase() {
+  TALLY_RETURN_IF_ERROR(LoadBase());
+  replica_->AdoptBase();
+  v1::WorkerFrame begin;
+  *begin.mutable_base_begin()->mutable_layout() = flat_->layout().ToProto();
+  begin.mutable_base_begin()->set_config_json(model_->config_json());
+  stream_->Send(begin);
+  const ChunkGrid grid = DenseGrid(flat_->layout());
+  Digester digester;
+  for (uint32_t i = 0; i < grid.size(); ++i) {
+    const absl::Span<const float> values =
+        flat_->parameters().subspan(grid[i].first, grid[i].count);
+    const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+    v1::WorkerFrame frame;
+    v1::ChunkHeader* header = frame.mutable_chunk();
+    header->set_kind(v1::PARAMETERS);
+    header->set_index(i);
+    header->set_digest(Digest64(bytes, values.size() * sizeof(float)));
+    digester.AddUint64(header->digest());
+    stream_->Send(frame, {OwnedSlice(Bytes(bytes, bytes + values.size() * sizeof(float)))});
+  }
+  v1::WorkerFrame end;
+  end.mutable_base_end()->set_chunks(grid.size());
+  end.mutable_base_end()->set_digest(digester.Finish());
+  stream_->Send(end);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingLoop::Contribute(const v1::RoundSpec& spec) {
+  if (stream_->latest_closed() >= spec.round()) return absl::OkStatus();  // too late already
+  if (contribution_.IsFor(spec)) {
+    contribution_.SendAgain(stream_);
+    return absl::OkStatus();
+  }
+  contribution_.Begin(spec);
+  if (spec.buffers()) return ContributeBuffers(spec);
+  TALLY_ASSIGN_OR_RETURN(const Score score, Step(spec));
+  v1::ContributionEnd end;
+  end.set_samples(score.count);
+  end.set_loss_sum(score.loss_sum);
+  end.set_nonfinite(nonfinite_);
+  if (!std::isfinite(score.loss_sum)) {
+    end.set_loss_sum(0);
+    end.set_abstain("the loss is not finite");
+  }
+  last_samples_ = score.count;
+  contribution_.End(end, stream_);
+  return absl::OkStatus();
+}
+
+// Forward and backward; each block's chunks leave as soon as its gradient is complete, while
+// backward goes on to the earlier blocks.
+absl::StatusOr<Score> TrainingLoop::Step(const v1::RoundSpec& spec) {
+  TALLY_ASSIGN_OR_RETURN(const Batch batch, batches_->Next());
+  encode_error_ = absl::OkStatus();
+  nonfinite_ = 0;
+  flat_->ZeroGradients();
+  flat_->SetGradientReadyCallback([this, &spec](uint32_t block) { EncodeBlock(spec, block); });
+  const absl::StatusOr<Score> score = model_->AccumulateGradients(batch);
+  const size_t left_early = contribution_.chunks();
+  const absl::Status finished = flat_->FinishBackward();
+  flat_->SetGradientReadyCallback(nullptr);
+  TALLY_RETURN_IF_ERROR(score.status());
+  TALLY_RETURN_IF_ERROR(finished);
+  TALLY_RETURN_IF_ERROR(encode_error_);
+  spdlog::debug("round {}: {} of {} chunks left before backward ended", spec.round(), left_early,
+                contribution_.chunks());
+  return *score;
+}
+
+void TrainingLoop::EncodeBlock(const v1::RoundSpec& spec, uint32_t block) {
+  const auto [first, end] = replica_->grid().BlockRange(block);
+  for (uint32_t index = first; index < end && encode_error_.ok(); ++index) {
+    const Chunk& chunk = replica_->grid()[index];
+    EncodeStats stats;
+    absl::StatusOr<Bytes> payload =
+        method_->Encode(spec, chunk, flat_->gradients().subspan(chunk.first, chunk.count), &stats);
+    nonfinite_ += stats.nonfinite;
+    encode_error_ = payload.status();
+    if (payload.ok()) contribution_.AddChunk(index, *std::move(payload), stream_);
+  }
+}
+
+// BatchNorm statistics and the like, weighted by the samples of the last step.
+absl::Status TrainingLoop::ContributeBuffers(const v1::RoundSpec&) {
+  const ChunkGrid& grid = replica_->grid();
+  for (uint32_t index = 0; index < grid.size(); ++index) {
+    contribution_.AddChunk(
+        index, WriteDense(flat_->parameters().subspan(grid[index].first, grid[index].count)),
+        stream_);
+  }
+  v1::ContributionEnd end;
+  end.set_samples(last_samples_ > 0 ? last_samples_ : job().batch_size());
+  contribution_.End(end, stream_);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingLoop::AfterRound(const v1::RoundClosed& closed) {
+  TALLY_RETURN_IF_ERROR(replica_->CloseRound(closed));
+  if (!live_) return absl::OkStatus();
+  live_ = false;
+  const v1::RoundSpec spec = replica_->spec();
+  if (spec.compare_digest()) {
+    v1::WorkerFrame frame;
+    frame.mutable_parameters()->set_round(spec.round());
+    frame.mutable_parameters()->set_digest(replica_->digest());
+    stream_->Send(frame);
+  }
+  return spec.evaluate() ? Evaluate(spec) : absl::OkStatus();
+}
+
+// This worker's share of the test split, as sums and counts.
+absl::Status TrainingLoop::Evaluate(const v1::RoundSpec& spec) {
+  const v1::Assignment& assignment = options_.assignment;
+  TALLY_ASSIGN_OR_RETURN(
+      const std::unique_ptr<EvaluationReader> reader,
+      EvaluationReader::Open(*data_, options_.shared_data ? assignment.index() : 0,
+                             options_.shared_data ? assignment.count() : 1, kEvaluationBatch));
+  Score total;
+  for (;;) {
+    TALLY_ASSIGN_OR_RETURN(const std::optional<Batch> batch, reader->Next());
+    if (!batch.has_value()) break;
+    TALLY_ASSIGN_OR_RETURN(const Score score, model_->Evaluate(*batch));
+    total += score;
+  }
+  v1::WorkerFrame frame;
+  v1::Evaluation* evaluation = frame.mutable_evaluation();
+  evaluation->set_round(spec.round());
+  evaluation->set_correct(total.correct);
+  evaluation->set_count(total.count);
+  evaluation->set_loss_sum(total.loss_sum);
+  stream_->Send(frame);
+  return absl::OkStatus();
+}
+
+}  // namespace tally

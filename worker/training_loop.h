@@ -1,0 +1,93 @@
+// One worker's part in one job: attach, catch up, and round after round a step, an exchange and the
+// aggregate applied.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/backoff.h"
+#include "grpcpp/channel.h"
+#include "proto/tally/v1/training.pb.h"
+#include "worker/data/batch_stream.h"
+#include "worker/data/data_source.h"
+#include "worker/exchange/contribution.h"
+#include "worker/exchange/exchange_client.h"
+#include "worker/exchange/replica.h"
+#include "worker/flat_parameters.h"
+#include "worker/method/method.h"
+#include "worker/model/model.h"
+
+namespace tally {
+
+struct TrainingOptions {
+  std::shared_ptr<grpc::Channel> channel;
+  v1::Assignment assignment;
+  std::string worker;
+  std::string instance;
+  DataSourceOptions data;
+  bool shared_data = false;  // all workers see these rows: use the assigned partition of them
+  std::string state_folder;
+  // A line for the job's log.
+  std::function<void(const std::string& level, const std::string& message)> report;
+};
+
+// Run is for one thread; Cancel may come from any other.
+class TrainingLoop {
+ public:
+  // Builds the model and opens the data. INVALID_ARGUMENT for what is the job's own fault (an
+  // unknown architecture, a model that does not fit the data), other codes for this machine's.
+  static absl::StatusOr<std::unique_ptr<TrainingLoop>> Create(TrainingOptions options);
+  ~TrainingLoop();
+
+  // Until the job stops (OK), Cancel, or an error that trying again would not mend.
+  absl::Status Run();
+  void Cancel();
+
+ private:
+  explicit TrainingLoop(TrainingOptions options) : options_(std::move(options)) {}
+  absl::Status Build();
+  const v1::JobSpec& job() const { return options_.assignment.spec(); }
+
+  absl::Status RunStream();
+  v1::Attach AttachMessage() const;
+  absl::Status OnFrame(const ReceivedFrame& received);
+  absl::Status SendBase();
+  absl::Status LoadBase();
+  absl::Status Contribute(const v1::RoundSpec& spec);
+  absl::StatusOr<Score> Step(const v1::RoundSpec& spec);
+  absl::Status ContributeBuffers(const v1::RoundSpec& spec);
+  void EncodeBlock(const v1::RoundSpec& spec, uint32_t block);
+  absl::Status AfterRound(const v1::RoundClosed& closed);
+  absl::Status Evaluate(const v1::RoundSpec& spec);
+  bool WaitOrCancelled(absl::Duration pause);
+
+  const TrainingOptions options_;
+  std::unique_ptr<DataSource> data_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<FlatParameters> flat_;
+  std::unique_ptr<Replica> replica_;
+  std::unique_ptr<Method> method_;
+  std::unique_ptr<BatchStream> batches_;
+  // Kept until its round is closed: a stream that breaks before is given the same bytes again.
+  Contribution contribution_;
+  absl::Status encode_error_;  // of the gradient callback, which cannot return one
+  bool live_ = false;          // the round that has begun is the open one
+  bool stopped_ = false;
+  uint64_t nonfinite_ = 0;     // of the step at work
+  uint64_t last_samples_ = 0;  // of the last step
+  Backoff backoff_;
+
+  absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<ExchangeClient> client_ ABSL_GUARDED_BY(mutex_);
+  ExchangeClient* stream_ = nullptr;  // client_'s, for Run's own thread
+};
+
+}  // namespace tally
