@@ -110,11 +110,14 @@ HWY_INLINE void AddGroup(D d, const unsigned char* const* voters, size_t word, u
 }
 
 // The words that the loop will want next, of each voter: with many streams at once, or where a
-// block ends, the processor does not guess them by itself.
+// block ends, the processor does not guess them by itself. Beyond the payload's end a prefetch
+// does nothing.
 template <size_t N>
 HWY_INLINE void PrefetchVotes(const unsigned char* const* voters, size_t word) {
   constexpr size_t kBytesAhead = 1024;
-  for (size_t i = 0; i < N; ++i) hwy::Prefetch(voters[i] + word * 8 + kBytesAhead);
+  for (size_t i = 0; i < N; ++i) {
+    hwy::Prefetch(voters[i] + word * sizeof(uint64_t) + kBytesAhead);
+  }
 }
 
 // body(tag, word) over all words, by whole vectors and then one by one.
@@ -322,8 +325,6 @@ namespace {
 HWY_EXPORT(AddBlock);
 HWY_EXPORT(Decide);
 HWY_EXPORT(VoteBlock);
-
-constexpr size_t kBlockWords = 512;  // 8 planes of 4 KiB
 
 }  // namespace
 

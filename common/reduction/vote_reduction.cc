@@ -10,9 +10,6 @@
 namespace tally {
 namespace {
 
-// A multiple of 64 lanes whose planes stay in the first cache.
-constexpr size_t kBlockLanes = 512;
-
 struct Votes {
   std::vector<SignView> views;
   bool weighty = false;  // some weight is above zero
@@ -99,8 +96,8 @@ absl::Status VoteReduction::ReduceInto(const ChunkContext& context,
   const std::unique_ptr<VoteWriter> writer = NewWriter(context, votes.views.size(), aggregate);
   const size_t lanes = LaneCount(context.count);
   std::vector<SignView> slices;
-  for (size_t first = 0; first < lanes; first += kBlockLanes) {
-    const size_t size = std::min(kBlockLanes, lanes - first);
+  for (size_t first = 0; first < lanes; first += kBlockWords) {
+    const size_t size = std::min(kBlockWords, lanes - first);
     SliceAll(votes.views, first, size, &slices);
     writer->AppendVotes(slices);
   }
