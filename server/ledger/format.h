@@ -17,10 +17,11 @@
 //
 // A round exists if and only if its record is whole and every digest in it is right.
 //
-// Example: round 1, no chunks, spec = 08 01, closed = 08 01, nothing synced yet: 60 bytes
-//   52 4e 44 31 | 00 00 00 00 | 3c 00 00 00 00 00 00 00 | 01 00 00 00 00 00 00 00
-//   00 00 00 00 00 00 00 00 | 02 00 00 00 | 02 00 00 00 | digest of these 40
-//   08 01 | 08 01 | digest of the 52 bytes so far
+// Example: round 1 of no chunks, spec = 08 01, nothing synced yet; closed = 08 01 19 and the digest
+// of nothing. 69 bytes:
+//   52 4e 44 31 | 00 00 00 00 | 45 00 00 00 00 00 00 00 | 01 00 00 00 00 00 00 00
+//   00 00 00 00 00 00 00 00 | 02 00 00 00 | 0b 00 00 00 | digest of these 40
+//   08 01 | 08 01 19 c2 94 d3 38 05 80 06 2d | digest of the 61 bytes so far
 #pragma once
 
 #include <cstddef>

@@ -54,7 +54,7 @@ class CorruptionTest : public ::testing::Test {
   }
   std::string Contents(uint64_t first_round) const { return *ReadFile(Segment(first_round)); }
   void SetContents(uint64_t first_round, const std::string& bytes) const {
-    TALLY_ASSERT_OK(WriteFileAtomically(Segment(first_round), bytes));
+    testing::Overwrite(Segment(first_round), bytes);
   }
   void Flip(uint64_t first_round, size_t at) const {
     std::string bytes = Contents(first_round);

@@ -2,8 +2,11 @@
 
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "common/base/digest.h"
+#include "common/base/file.h"
 #include "common/base/status_matchers.h"
+#include "common/layout/layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/ledger/record.h"
@@ -107,14 +110,12 @@ TEST(RecordTest, SmallestRecordIsAsDocumented) {
   spec.set_round(1);
   TestRound round = testing::Close(spec, {});
   const std::string bytes = RecordBytes(round);
-  EXPECT_EQ(bytes.substr(0, 8), std::string("RND1\0\0\0\0", 8));
-  EXPECT_EQ(GetUint64(bytes.data() + 8), bytes.size());
-  EXPECT_EQ(GetUint64(bytes.data() + 16), 1u);
-  EXPECT_EQ(GetUint64(bytes.data() + 24), 0u);
-  EXPECT_EQ(GetUint32(bytes.data() + 32), 2u);
-  EXPECT_EQ(bytes.substr(48, 2), "\x08\x01");
-  EXPECT_EQ(GetUint64(bytes.data() + bytes.size() - 8),
-            Digest64(bytes.substr(0, bytes.size() - 8)));
+  std::string head("RND1\0\0\0\0\x45\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", 24);
+  head += std::string("\0\0\0\0\0\0\0\0\2\0\0\0\x0b\0\0\0", 16);
+  PutUint64(Digest64(head), &head);
+  std::string expected = head + "\x08\x01\x08\x01\x19\xc2\x94\xd3\x38\x05\x80\x06\x2d";
+  PutUint64(Digest64(expected), &expected);
+  EXPECT_EQ(absl::BytesToHexString(bytes), absl::BytesToHexString(expected));
 }
 
 TEST(RecordTest, RoundTrip) {
@@ -161,6 +162,45 @@ TEST(EncodeRecordTest, PartsOfDifferentRoundsAreRefused) {
   round.payloads[1][0] ^= 1;
   EXPECT_THAT(EncodeRecord(round.spec, round.closed, round.spans(), 0),
               StatusIs(kInvalid, HasSubstr("digest")));
+}
+
+// The example of docs/ledger-format.md, made by the writer from a real vote.
+constexpr char kDocumentedExample[] =
+    "54414c4c594c47310100000000000000"
+    "da779f4d83dbac540100000000000000"
+    "e91df9c6064a8529524e443101000000"
+    "8a000000000000000100000000000000"
+    "00000000000000002200000010000000"
+    "f3b034cafd44af83080112086d616a6f"
+    "726974791a097369676e5f7374657021"
+    "000000000000e03f5840080110011962"
+    "98700a8d00ca7e220100100000000000"
+    "000048907234d944e1ac000000000000"
+    "00000500000000000000a0590061e281"
+    "f35b";
+
+TEST(DocumentedExampleTest, IsWhatTheWriterWrites) {
+  LayoutBuilder builder;
+  const Layout layout = *builder.AddBlock("head").AddTensor("w", {3}).Build();
+  v1::RoundSpec spec;
+  spec.set_round(1);
+  spec.set_reduction("majority");
+  spec.set_update_rule("sign_step");
+  spec.set_learning_rate(0.5);
+  spec.set_chunk_elements(64);
+  const Reduction* majority = *FindReduction("majority");
+  const Bytes vote = majority->Pack({1.0f, -1.0f, 1.0f}, 0, 0);
+  TALLY_ASSERT_OK_AND_ASSIGN(const Bytes aggregate,
+                             majority->Reduce({0, 3, 0, false}, {Contribution{vote}}));
+  TestRound round = testing::Close(spec, {aggregate});
+  round.closed.add_voters(0);
+
+  const testing::TestFolder folder;
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto writer,
+                             LedgerWriter::Open(folder.path(), layout.digest()));
+  TALLY_ASSERT_OK(testing::Append(*writer, round));
+  TALLY_ASSERT_OK_AND_ASSIGN(const std::string bytes, ReadFile(folder / "0000000001.seg"));
+  EXPECT_EQ(absl::BytesToHexString(bytes), kDocumentedExample);
 }
 
 TEST(SegmentNameTest, RoundTrip) {

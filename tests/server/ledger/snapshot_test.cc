@@ -211,7 +211,7 @@ TEST_F(SnapshotTest, CutAnywhereIsFound) {
   const std::string path = File(5, "model.safetensors");
   TALLY_ASSERT_OK_AND_ASSIGN(const std::string whole, ReadFile(path));
   for (size_t size = 0; size < whole.size(); size += 7) {
-    TALLY_ASSERT_OK(WriteFileAtomically(path, whole.substr(0, size)));
+    testing::Overwrite(path, whole.substr(0, size));
     ExpectDataLoss(5, "model.safetensors");
   }
 }
@@ -221,7 +221,7 @@ TEST_F(SnapshotTest, CorruptParameters) {
   const std::string path = File(5, "model.safetensors");
   std::string bytes = *ReadFile(path);
   bytes.back() ^= 1;
-  TALLY_ASSERT_OK(WriteFileAtomically(path, bytes));
+  testing::Overwrite(path, bytes);
   ExpectDataLoss(5, "tally.parameters_digest");
 }
 
@@ -230,7 +230,7 @@ TEST_F(SnapshotTest, CorruptState) {
   const std::string path = File(5, "state.safetensors");
   std::string bytes = *ReadFile(path);
   bytes.back() ^= 1;
-  TALLY_ASSERT_OK(WriteFileAtomically(path, bytes));
+  testing::Overwrite(path, bytes);
   ExpectDataLoss(5, "tally.state_digest");
 }
 

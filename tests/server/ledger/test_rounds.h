@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,13 @@ class TestFolder {
  private:
   std::string path_;
 };
+
+// Not synced, unlike what the product writes: tests damage files by the hundred.
+inline void Overwrite(const std::string& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << bytes;
+  ASSERT_TRUE(file.good()) << path;
+}
 
 struct TestRound {
   v1::RoundSpec spec;
