@@ -1,25 +1,20 @@
 #include "worker/training_loop.h"
 
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/digest.h"
-#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/checkpoint/hf_directory.h"
 #include "common/reduction/dense_mean/dense_payload.h"
 #include "spdlog/spdlog.h"
-#include "worker/data/evaluation_reader.h"
+#include "worker/evaluation.h"
 #include "worker/exchange/fetch_model.h"
 
 namespace tally {
 namespace {
-
-constexpr uint32_t kEvaluationBatch = 250;
 
 // Errors that the same stream opened again would meet again.
 bool IsFinal(const absl::Status& status) {
@@ -294,26 +289,19 @@ absl::Status TrainingLoop::AfterRound(const v1::RoundClosed& closed) {
   return spec.evaluate() ? Evaluate(spec) : absl::OkStatus();
 }
 
-// This worker's share of the test split, as sums and counts.
+// This worker's share of the test split.
 absl::Status TrainingLoop::Evaluate(const v1::RoundSpec& spec) {
   const v1::Assignment& assignment = options_.assignment;
   TALLY_ASSIGN_OR_RETURN(
-      const std::unique_ptr<EvaluationReader> reader,
-      EvaluationReader::Open(*data_, options_.shared_data ? assignment.index() : 0,
-                             options_.shared_data ? assignment.count() : 1, kEvaluationBatch));
-  Score total;
-  for (;;) {
-    TALLY_ASSIGN_OR_RETURN(const std::optional<Batch> batch, reader->Next());
-    if (!batch.has_value()) break;
-    TALLY_ASSIGN_OR_RETURN(const Score score, model_->Evaluate(*batch));
-    total += score;
-  }
+      const Score score,
+      EvaluateShare(*model_, *data_, options_.shared_data ? assignment.index() : 0,
+                    options_.shared_data ? assignment.count() : 1));
   v1::WorkerFrame frame;
   v1::Evaluation* evaluation = frame.mutable_evaluation();
   evaluation->set_round(spec.round());
-  evaluation->set_correct(total.correct);
-  evaluation->set_count(total.count);
-  evaluation->set_loss_sum(total.loss_sum);
+  evaluation->set_correct(score.correct);
+  evaluation->set_count(score.count);
+  evaluation->set_loss_sum(score.loss_sum);
   stream_->Send(frame);
   return absl::OkStatus();
 }

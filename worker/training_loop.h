@@ -17,7 +17,7 @@
 #include "proto/tally/v1/training.pb.h"
 #include "worker/data/batch_stream.h"
 #include "worker/data/data_source.h"
-#include "worker/exchange/contribution.h"
+#include "worker/exchange/outgoing_contribution.h"
 #include "worker/exchange/exchange_client.h"
 #include "worker/exchange/replica.h"
 #include "worker/flat_parameters.h"
@@ -76,7 +76,7 @@ class TrainingLoop {
   std::unique_ptr<Method> method_;
   std::unique_ptr<BatchStream> batches_;
   // Kept until its round is closed: a stream that breaks before is given the same bytes again.
-  Contribution contribution_;
+  OutgoingContribution contribution_;
   absl::Status encode_error_;  // of the gradient callback, which cannot return one
   bool live_ = false;          // the round that has begun is the open one
   bool stopped_ = false;

@@ -30,7 +30,10 @@ class UploadStream final : public grpc::ServerReadReactor<v1::UploadModelRequest
  public:
   UploadStream(ModelStore* models, v1::UploadModelResponse* response) : response_(response) {
     absl::StatusOr<std::unique_ptr<ModelUpload>> upload = models->Begin();
-    if (!upload.ok()) return Finish(ToGrpcStatus(upload.status()));
+    if (!upload.ok()) {
+      End(upload.status());
+      return;
+    }
     upload_ = *std::move(upload);
     StartRead(&request_);
   }

@@ -7,6 +7,7 @@
 #include "common/base/logging.h"
 #include "common/base/stop_signals.h"
 #include "worker/daemon/daemon.h"
+#include "worker/daemon/evaluate.h"
 
 namespace {
 
@@ -17,6 +18,16 @@ constexpr int kBadArguments = 4;
 int Fail(int code, const absl::Status& status) {
   std::fprintf(stderr, "tally-worker: %s\n", std::string(status.message()).c_str());
   return code;
+}
+
+int Evaluate(const tally::WorkerConfig& config, const tally::EvaluateOptions& options) {
+  const absl::StatusOr<tally::Score> score = tally::EvaluateModel(config, options);
+  if (!score.ok()) return Fail(kServerError, score.status());
+  const auto count = static_cast<double>(score->count);
+  std::printf("accuracy %.2f%%  loss %.4f  examples %llu\n",
+              100.0 * static_cast<double>(score->correct) / count, score->loss_sum / count,
+              static_cast<unsigned long long>(score->count));
+  return 0;
 }
 
 int Work(tally::WorkerConfig config) {
@@ -38,6 +49,11 @@ int main(int argc, char** argv) {
   bool check = false;
   app.add_option("config", path, "worker.yaml; see docs/operating.md")->required();
   app.add_flag("--check", check, "read the configuration, print it resolved, and exit");
+  tally::EvaluateOptions evaluate;
+  CLI::Option* model = app.add_option("--evaluate", evaluate.model,
+                                      "score this model directory on a test split, and exit");
+  app.add_option("--architecture", evaluate.architecture, "of the model to score")->needs(model);
+  app.add_option("--data-set", evaluate.data_set, "to score it on")->needs(model);
   app.set_version_flag("--version", std::string("tally-worker ") + TALLY_VERSION);
   try {
     app.parse(argc, argv);
@@ -51,6 +67,7 @@ int main(int argc, char** argv) {
     std::fputs(config->resolved.c_str(), stdout);
     return 0;
   }
+  if (model->count() > 0) return Evaluate(*config, evaluate);
   if (const absl::Status logging = tally::StartLogging(config->log, "tally-worker");
       !logging.ok()) {
     return Fail(kBadArguments, logging);

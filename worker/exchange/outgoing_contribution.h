@@ -14,7 +14,7 @@
 namespace tally {
 
 // Not thread-safe. `client` may be null where nothing is to be sent.
-class Contribution {
+class OutgoingContribution {
  public:
   // Forgets what it holds.
   void Begin(const v1::RoundSpec& spec);

@@ -1,4 +1,4 @@
-#include "worker/exchange/contribution.h"
+#include "worker/exchange/outgoing_contribution.h"
 
 #include <utility>
 
@@ -7,17 +7,17 @@
 
 namespace tally {
 
-void Contribution::Begin(const v1::RoundSpec& spec) {
+void OutgoingContribution::Begin(const v1::RoundSpec& spec) {
   spec_ = spec;
   chunks_.clear();
   end_.reset();
 }
 
-bool Contribution::IsFor(const v1::RoundSpec& spec) const {
+bool OutgoingContribution::IsFor(const v1::RoundSpec& spec) const {
   return end_.has_value() && spec_.SerializeAsString() == spec.SerializeAsString();
 }
 
-void Contribution::AddChunk(uint32_t index, Bytes payload, ExchangeClient* client) {
+void OutgoingContribution::AddChunk(uint32_t index, Bytes payload, ExchangeClient* client) {
   KeptChunk chunk;
   v1::ChunkHeader* header = chunk.frame.mutable_chunk();
   header->set_kind(v1::ROUND);
@@ -29,7 +29,7 @@ void Contribution::AddChunk(uint32_t index, Bytes payload, ExchangeClient* clien
   chunks_[index] = std::move(chunk);
 }
 
-void Contribution::End(v1::ContributionEnd end, ExchangeClient* client) {
+void OutgoingContribution::End(v1::ContributionEnd end, ExchangeClient* client) {
   Digester digester;
   for (const auto& [index, chunk] : chunks_) digester.AddUint64(chunk.frame.chunk().digest());
   end.set_round(spec_.round());
@@ -40,7 +40,7 @@ void Contribution::End(v1::ContributionEnd end, ExchangeClient* client) {
   if (client != nullptr) client->Send(*end_);
 }
 
-void Contribution::SendAgain(ExchangeClient* client) const {
+void OutgoingContribution::SendAgain(ExchangeClient* client) const {
   for (const auto& [index, chunk] : chunks_) client->Send(chunk.frame, {chunk.payload});
   if (end_.has_value()) client->Send(*end_);
 }
