@@ -114,7 +114,7 @@ HWY_INLINE void AddGroup(D d, const unsigned char* const* voters, size_t word, u
 // does nothing.
 template <size_t N>
 HWY_INLINE void PrefetchVotes(const unsigned char* const* voters, size_t word) {
-  constexpr size_t kBytesAhead = 1024;
+  constexpr size_t kBytesAhead = 2048;
   for (size_t i = 0; i < N; ++i) {
     hwy::Prefetch(voters[i] + word * sizeof(uint64_t) + kBytesAhead);
   }
@@ -165,7 +165,7 @@ HWY_INLINE void WithGroupSize(size_t size, const Body& body) {
   }
 }
 
-// One block of words, small enough for its planes to stay in the first cache.
+// One block of words, small enough for its planes to stay in a near cache.
 void AddBlock(const unsigned char* const* voters, size_t voter_count, size_t words, size_t before,
               uint64_t* planes, size_t stride) {
   for (size_t k = PlaneCount(before); k < PlaneCount(before + voter_count); ++k) {
