@@ -11,19 +11,15 @@
 #include "absl/types/span.h"
 #include "common/checkpoint/hf_directory.h"
 #include "common/layout/layout.h"
+#include "worker/load_parameters.h"
 #include "worker/model/model.h"
 
 namespace tally {
 
-// Called with a block whose gradients are complete. It must not throw and must not use the model;
-// it may read gradients() of that block and, once it knows that no earlier block is still computing
-// with them, nothing else. On the thread that runs backward; with a GPU that is LibTorch's own.
+// Called with a block whose gradients are complete, on the thread that runs backward. It may read
+// the block's part of gradients(); it must neither throw nor touch the parameters, which the earlier
+// blocks' backward still needs.
 using GradientReadyCallback = std::function<void(uint32_t block)>;
-
-struct LoadOptions {
-  // Tensors of the last trained block are neither expected nor read (ModelSpec.reset_head).
-  bool skip_head = false;
-};
 
 // A step, in order: ZeroGradients(), model.AccumulateGradients(batch), FinishBackward().
 class FlatParameters {
@@ -50,9 +46,7 @@ class FlatParameters {
   // INTERNAL if LibTorch throws.
   absl::Status FinishBackward();
 
-  // Every tensor of the layout by name, in any order. INVALID_ARGUMENT with all that is missing,
-  // unexpected, of another shape or not floating-point, one a line; nothing is changed then.
-  // Integer counters named *.num_batches_tracked are left out, with a line in the log.
+  // See LoadParameters.
   absl::Status Load(const CheckpointReader& checkpoint, const LoadOptions& options = {});
 
  private:

@@ -188,8 +188,7 @@ TEST(FlatParameters, TheHeadIsReportedWithItsGradientBeforeTheFirstLayerIsComput
     if (block != 2) return;
     head_gradient = Copy(mlp.flat->gradients().subspan(head.first, head.count));
   });
-  torch::Tensor first =
-      mlp.model->architecture().module().named_parameters()["layers.0.weight"];
+  torch::Tensor first = mlp.model->architecture().module().named_parameters()["layers.0.weight"];
   first.register_hook([&](const torch::Tensor&) { events.push_back("first layer computed"); });
   TALLY_ASSERT_OK(mlp.model->AccumulateGradients(SomeBatch(*mlp.model, 4)));
   events.push_back("backward returned");
@@ -271,12 +270,13 @@ TEST(FlatParametersLoad, AllProblemsAtOnceAndNothingChanged) {
   Shapes shapes = MlpShapes();
   shapes[0].second = {4, 3};
   shapes[3].first = "module.layers.1.bias";
-  EXPECT_THAT(LoadFrom(*mlp.flat, WriteCheckpoint(folder, shapes, 0.5f)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(folder.path()),
-                             HasSubstr("layers.0.weight: expected floating-point [3, 4], found F32 [4, 3]"),
-                             HasSubstr("layers.1.bias: missing"),
-                             HasSubstr("module.layers.1.bias: unexpected"))));
+  EXPECT_THAT(
+      LoadFrom(*mlp.flat, WriteCheckpoint(folder, shapes, 0.5f)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr(folder.path()),
+                     HasSubstr("layers.0.weight: expected floating-point [3, 4], found F32 [4, 3]"),
+                     HasSubstr("layers.1.bias: missing"),
+                     HasSubstr("module.layers.1.bias: unexpected"))));
   EXPECT_EQ(Copy(mlp.flat->parameters()), before);
 }
 

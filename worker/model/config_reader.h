@@ -30,7 +30,8 @@ class ModelConfig {
               std::optional<int64_t> fallback = std::nullopt);
   std::vector<int64_t> Ints(const std::string& key, int64_t low, int64_t high);
   // A finite number above `above`.
-  double Double(const std::string& key, double above, std::optional<double> fallback = std::nullopt);
+  double Double(const std::string& key, double above,
+                std::optional<double> fallback = std::nullopt);
   bool Bool(const std::string& key, std::optional<bool> fallback = std::nullopt);
   std::string OneOf(const std::string& key, absl::Span<const std::string> choices,
                     std::optional<std::string> fallback = std::nullopt);

@@ -24,9 +24,8 @@ bool ShapeFits(const InputSpec& expected, const ExampleFormat& found) {
 
 absl::Status CheckShape(const InputSpec& input, const ExampleFormat& found) {
   if (ShapeFits(input, found)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("expected examples of shape ",
-                                                 ShapeText(input.shape), ", found ",
-                                                 Describe(found)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "expected examples of shape ", ShapeText(input.shape), ", found ", Describe(found)));
 }
 
 absl::StatusOr<Score> ScoreOf(const torch::Tensor& logits, const torch::Tensor& labels,
@@ -122,13 +121,13 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(absl::string_view architecture,
   for (const ArchitectureEntry& entry : ArchitectureTable()) {
     if (architecture != entry.name) continue;
     TALLY_ASSIGN_OR_RETURN(ModelConfig config, ModelConfig::Parse(config_json));
-    TALLY_ASSIGN_OR_RETURN(auto made, GuardTorch("build model", [&] { return entry.make(config); }));
-    return std::unique_ptr<Model>(
-        new Model(entry.name, std::string(config_json), std::move(made)));
+    TALLY_ASSIGN_OR_RETURN(auto made,
+                           GuardTorch("build model", [&] { return entry.make(config); }));
+    return std::unique_ptr<Model>(new Model(entry.name, std::string(config_json), std::move(made)));
   }
   return absl::InvalidArgumentError(absl::StrCat("architecture: expected one of ",
-                                                 absl::StrJoin(Architectures(), ", "),
-                                                 ", found \"", architecture, "\""));
+                                                 absl::StrJoin(Architectures(), ", "), ", found \"",
+                                                 architecture, "\""));
 }
 
 void SetComputeThreads(int threads) { torch::set_num_threads(threads); }

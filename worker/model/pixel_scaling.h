@@ -4,8 +4,8 @@
 
 namespace tally {
 
-// (value / 255 - mean) / deviation per channel for bytes; (value - mean) / deviation for floats. One
-// entry serves all channels.
+// (value / 255 - mean) / deviation per channel for bytes; (value - mean) / deviation for floats.
+// One entry serves all channels.
 struct PixelScaling {
   std::vector<float> mean;
   std::vector<float> deviation;

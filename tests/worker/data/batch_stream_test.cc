@@ -152,12 +152,14 @@ TEST(ShuffledReader, MemoryIsTheBufferAndAnExampleMovesForwardLessThanIt) {
   float value;
   uint32_t label;
   for (uint32_t drawn = 0; drawn < 1000; ++drawn) {
-    TALLY_ASSERT_OK_AND_ASSIGN(const bool more, shuffled.Next(reinterpret_cast<char*>(&value), &label));
+    TALLY_ASSERT_OK_AND_ASSIGN(const bool more,
+                               shuffled.Next(reinterpret_cast<char*>(&value), &label));
     ASSERT_TRUE(more);
     EXPECT_LT(label, drawn + 16);
     EXPECT_LE(shuffled.buffered_bytes(), 16 * (sizeof(float) + sizeof(uint32_t)));
   }
-  TALLY_ASSERT_OK_AND_ASSIGN(const bool more, shuffled.Next(reinterpret_cast<char*>(&value), &label));
+  TALLY_ASSERT_OK_AND_ASSIGN(const bool more,
+                             shuffled.Next(reinterpret_cast<char*>(&value), &label));
   EXPECT_FALSE(more);
 }
 

@@ -108,8 +108,9 @@ TEST(IdxSource, CompressedCutShort) {
   const std::string whole = Gzip(Images(500, 28, 28));
   for (const size_t size : {whole.size() / 2, whole.size() - 1, whole.size() - 9, size_t{5}}) {
     folder.Write(std::string(kTrainImages) + ".gz", whole.substr(0, size));
-    EXPECT_THAT(Open(folder), StatusIs(absl::StatusCode::kDataLoss,
-                                       AllOf(HasSubstr("images-idx3-ubyte.gz"), HasSubstr("cut short"))))
+    EXPECT_THAT(Open(folder),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr("images-idx3-ubyte.gz"), HasSubstr("cut short"))))
         << size << " of " << whole.size();
   }
 }
@@ -145,15 +146,16 @@ TEST(IdxSource, CountsDiffer) {
   Folder folder;
   folder.WriteSplit("train", 5);
   folder.Write(kTrainLabels, Labels(6, 3));
-  EXPECT_THAT(Open(folder),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(kTrainLabels), HasSubstr("expected 5 labels"), HasSubstr("found 6"))));
+  EXPECT_THAT(Open(folder), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     AllOf(HasSubstr(kTrainLabels), HasSubstr("expected 5 labels"),
+                                           HasSubstr("found 6"))));
 }
 
 TEST(IdxSource, NoRows) {
   Folder folder;
   folder.WriteSplit("train", 0);
-  EXPECT_THAT(Open(folder), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at least 1 row")));
+  EXPECT_THAT(Open(folder),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at least 1 row")));
 }
 
 TEST(IdxSource, HugeExtentsDoNotOverflow) {
@@ -168,13 +170,14 @@ TEST(IdxSource, SplitsOfDifferentShape) {
   folder.WriteSplit("train", 5);
   folder.Write("t10k-images-idx3-ubyte", Images(2, 3, 2));
   folder.Write("t10k-labels-idx1-ubyte", Labels(2, 2));
-  EXPECT_THAT(Open(folder), StatusIs(absl::StatusCode::kInvalidArgument,
-                                     AllOf(HasSubstr("expected images of 2x3"), HasSubstr("found 3x2"))));
+  EXPECT_THAT(Open(folder),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("expected images of 2x3"), HasSubstr("found 3x2"))));
 }
 
 TEST(DataSource, UnknownFormat) {
-  EXPECT_THAT(OpenDataSource({"csv", "/"}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("idx, safetensors, found \"csv\"")));
+  EXPECT_THAT(OpenDataSource({"csv", "/"}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                     HasSubstr("idx, safetensors, found \"csv\"")));
 }
 
 }  // namespace

@@ -101,7 +101,9 @@ TEST(SafetensorsSource, ShardsInTheOrderOfTheirNames) {
 TEST(SafetensorsSource, FloatVectors) {
   Folder folder;
   WriteShard(folder, "train-0.safetensors",
-             {.images_name = "inputs", .images_type = DType::kF32, .images_shape = {4, 5},
+             {.images_name = "inputs",
+              .images_type = DType::kF32,
+              .images_shape = {4, 5},
               .labels = {0, 1, 0, 1}});
   TALLY_ASSERT_OK_AND_ASSIGN(auto source, Open(folder));
   EXPECT_EQ(Describe(source->info().example), "5 float32");
@@ -130,8 +132,9 @@ TEST(SafetensorsSource, BadShardsAreNamed) {
   for (const BadShard& bad : cases) {
     Folder folder;
     WriteShard(folder, "train-0.safetensors", bad.shard);
-    EXPECT_THAT(Open(folder), StatusIs(absl::StatusCode::kInvalidArgument,
-                                       AllOf(HasSubstr("train-0.safetensors"), HasSubstr(bad.message))));
+    EXPECT_THAT(Open(folder),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("train-0.safetensors"), HasSubstr(bad.message))));
   }
 }
 
@@ -139,13 +142,15 @@ TEST(SafetensorsSource, ShardsMustAgree) {
   Folder folder;
   WriteShard(folder, "train-0.safetensors", {.images_shape = {1, 2, 2}, .labels = {0}});
   WriteShard(folder, "train-1.safetensors", {.images_shape = {1, 2, 3}, .labels = {0}});
-  EXPECT_THAT(Open(folder), StatusIs(absl::StatusCode::kInvalidArgument,
-                                     AllOf(HasSubstr("train-1"), HasSubstr("expected 1x2x2 uint8"))));
+  EXPECT_THAT(Open(folder),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("train-1"), HasSubstr("expected 1x2x2 uint8"))));
 }
 
 TEST(SafetensorsSource, NothingThere) {
   Folder folder;
-  EXPECT_THAT(Open(folder), StatusIs(absl::StatusCode::kNotFound, HasSubstr("train-*.safetensors")));
+  EXPECT_THAT(Open(folder),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("train-*.safetensors")));
   EXPECT_THAT(OpenDataSource({"safetensors", "/nonexistent"}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nonexistent")));
 }

@@ -21,12 +21,13 @@ TEST(ModelConfig, AllProblemsAtOnce) {
   EXPECT_THAT(
       MakeModel("mlp", R"({"input_size": 0, "hidden_sizes": [4, "x"], "hidden_act": "swish",
                            "dropout": 0.1, "image_std": [0]})"),
-      StatusIs(kInvalid, AllOf(HasSubstr("config.json: input_size: expected an integer from 1"),
-                               HasSubstr("hidden_sizes: expected a list of integers"),
-                               HasSubstr("num_labels: expected an integer from 2 to 1048576, found nothing"),
-                               HasSubstr("hidden_act: expected one of relu, gelu, tanh, found \"swish\""),
-                               HasSubstr("dropout: unknown key"),
-                               HasSubstr("image_std: expected a list of 1 or 1 numbers"))));
+      StatusIs(kInvalid,
+               AllOf(HasSubstr("config.json: input_size: expected an integer from 1"),
+                     HasSubstr("hidden_sizes: expected a list of integers"),
+                     HasSubstr("num_labels: expected an integer from 2 to 1048576, found nothing"),
+                     HasSubstr("hidden_act: expected one of relu, gelu, tanh, found \"swish\""),
+                     HasSubstr("dropout: unknown key"),
+                     HasSubstr("image_std: expected a list of 1 or 1 numbers"))));
 }
 
 TEST(ModelConfig, DescribingKeysAreFine) {
@@ -51,16 +52,19 @@ TEST(ModelConfig, ArchitecturesOwnChecks) {
   EXPECT_THAT(MakeModel("vit", R"({"image_size": 28, "patch_size": 5, "num_channels": 1,
       "hidden_size": 10, "num_hidden_layers": 1, "num_attention_heads": 4,
       "intermediate_size": 8, "num_labels": 10, "pool": "mean"})"),
-              StatusIs(kInvalid, AllOf(HasSubstr("patch_size: expected a divisor of image_size 28, found 5"),
-                                       HasSubstr("hidden_size: expected a multiple"),
-                                       HasSubstr("pool: expected one of cls"))));
+              StatusIs(kInvalid,
+                       AllOf(HasSubstr("patch_size: expected a divisor of image_size 28, found 5"),
+                             HasSubstr("hidden_size: expected a multiple"),
+                             HasSubstr("pool: expected one of cls"))));
 }
 
 TEST(ModelConfig, NumbersThatDoNotFit) {
-  EXPECT_THAT(MakeModel("mlp", R"({"input_size": 18446744073709551615, "hidden_sizes": [],
+  EXPECT_THAT(
+      MakeModel("mlp", R"({"input_size": 18446744073709551615, "hidden_sizes": [],
                                    "num_labels": 2.5})"),
-              StatusIs(kInvalid, AllOf(HasSubstr("input_size: expected"),
-                                       HasSubstr("num_labels: expected an integer from 2 to 1048576, found 2.5"))));
+      StatusIs(kInvalid,
+               AllOf(HasSubstr("input_size: expected"),
+                     HasSubstr("num_labels: expected an integer from 2 to 1048576, found 2.5"))));
 }
 
 }  // namespace

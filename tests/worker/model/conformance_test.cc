@@ -190,12 +190,13 @@ TEST_P(Conformance, DataThatDoesNotFitIsRefused) {
   data.classes = model->classes();
   TALLY_EXPECT_OK(model->CheckFits(data));
   data.classes = model->classes() + 1;
-  EXPECT_THAT(model->CheckFits(data), StatusIs(absl::StatusCode::kInvalidArgument,
-                                               HasSubstr("expected labels below its 3 classes, found 3")));
+  EXPECT_THAT(model->CheckFits(data),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected labels below its 3 classes, found 3")));
   data.classes = model->classes();
   data.example.shape.back() += 1;
-  EXPECT_THAT(model->CheckFits(data),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected examples of shape")));
+  EXPECT_THAT(model->CheckFits(data), StatusIs(absl::StatusCode::kInvalidArgument,
+                                               HasSubstr("expected examples of shape")));
 }
 
 TEST_P(Conformance, BatchesThatDoNotFitAreRefused) {
@@ -205,11 +206,13 @@ TEST_P(Conformance, BatchesThatDoNotFitAreRefused) {
   EXPECT_THAT(model->AccumulateGradients(batch),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("labels below 3, found 3")));
   batch.labels.clear();
-  EXPECT_THAT(model->Evaluate(batch), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 examples")));
+  EXPECT_THAT(model->Evaluate(batch),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 examples")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, Conformance,
-                         ::testing::ValuesIn(ArchitectureTable().begin(), ArchitectureTable().end()),
+                         ::testing::ValuesIn(ArchitectureTable().begin(),
+                                             ArchitectureTable().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -7,7 +7,8 @@
 
 namespace tally::testing {
 
-// Byte examples of the model's shape: byte k of the batch is the low byte of word k of stream `key`.
+// Byte examples of the model's shape: byte k of the batch is the low byte of word k of stream
+// `key`.
 inline Batch RandomBatch(const Model& model, uint32_t size, uint64_t key) {
   Batch batch;
   batch.format = {model.input_shape(), ElementType::kUint8};

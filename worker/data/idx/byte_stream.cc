@@ -91,7 +91,8 @@ class GzipStream : public ByteStream {
     const char* text = gzerror(file_, &code);
     // A stream that ends early gives what there is and leaves Z_BUF_ERROR behind.
     if (code == Z_BUF_ERROR) {
-      return absl::DataLossError(absl::StrCat(path_, ": cut short: the compressed data ends early"));
+      return absl::DataLossError(
+          absl::StrCat(path_, ": cut short: the compressed data ends early"));
     }
     if (got < 0) return absl::DataLossError(absl::StrCat(path_, ": damaged gzip data: ", text));
     position_ += static_cast<uint64_t>(got);

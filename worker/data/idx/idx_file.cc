@@ -23,19 +23,17 @@ absl::Status CheckMagic(const std::string& path, const char* magic, size_t rank)
   const char expected[4] = {0, 0, kUnsignedBytes, static_cast<char>(rank)};
   const absl::string_view found(magic, 4);
   if (found == absl::string_view(expected, 4)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": bad magic: expected ",
-                   absl::BytesToHexString(absl::string_view(expected, 4)), " (idx, unsigned bytes, ",
-                   rank, " extents), found ", absl::BytesToHexString(found)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": bad magic: expected ", absl::BytesToHexString(absl::string_view(expected, 4)),
+      " (idx, unsigned bytes, ", rank, " extents), found ", absl::BytesToHexString(found)));
 }
 
 absl::Status CheckExtents(const IdxFile& file) {
   uint64_t row_bytes = 1;
   for (size_t i = 1; i < file.extents.size(); ++i) {
     if (file.extents[i] == 0 || file.extents[i] > kMaxRowBytes / row_bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file.path, ": expected 1 to 2^31 bytes a row, found extent ",
-                       file.extents[i]));
+      return absl::InvalidArgumentError(absl::StrCat(
+          file.path, ": expected 1 to 2^31 bytes a row, found extent ", file.extents[i]));
     }
     row_bytes *= file.extents[i];
   }

@@ -28,8 +28,9 @@ absl::StatusOr<const TensorInfo*> FindImages(const SafetensorsFile& file) {
   if (images == nullptr) images = file.Find("inputs");
   if (images == nullptr) return Wrong(file, "expected a tensor images or inputs, found neither");
   if ((images->dtype != DType::kU8 && images->dtype != DType::kF32) || images->shape.size() < 2) {
-    return Wrong(file, absl::StrCat(images->name, ": expected U8 or F32 of two extents or more, found ",
-                                    DescribeType(*images)));
+    return Wrong(file,
+                 absl::StrCat(images->name, ": expected U8 or F32 of two extents or more, found ",
+                              DescribeType(*images)));
   }
   return images;
 }
@@ -37,12 +38,12 @@ absl::StatusOr<const TensorInfo*> FindImages(const SafetensorsFile& file) {
 absl::StatusOr<const TensorInfo*> FindLabels(const SafetensorsFile& file, uint64_t rows) {
   const TensorInfo* labels = file.Find("labels");
   if (labels == nullptr) return Wrong(file, "expected a tensor labels, found none");
-  const bool known = labels->dtype == DType::kI64 || labels->dtype == DType::kI32 ||
-                     labels->dtype == DType::kU8;
+  const bool known =
+      labels->dtype == DType::kI64 || labels->dtype == DType::kI32 || labels->dtype == DType::kU8;
   if (!known || labels->shape != std::vector<uint64_t>{rows}) {
-    return Wrong(file, absl::StrCat("labels: expected I64, I32 or U8 [", rows,
-                                    "], one for each row of the images, found ",
-                                    DescribeType(*labels)));
+    return Wrong(file,
+                 absl::StrCat("labels: expected I64, I32 or U8 [", rows,
+                              "], one for each row of the images, found ", DescribeType(*labels)));
   }
   return labels;
 }
@@ -71,7 +72,8 @@ absl::Status Shard::FindTensors() {
   TALLY_ASSIGN_OR_RETURN(const TensorInfo* labels, FindLabels(*file_, rows_));
   format_ = FormatOf(*images);
   if (rows_ > 0 && format_.elements() == 0) {
-    return Wrong(*file_, absl::StrCat(images->name, ": expected at least 1 element a row, found 0"));
+    return Wrong(*file_,
+                 absl::StrCat(images->name, ": expected at least 1 element a row, found 0"));
   }
   images_ = file_->Bytes(*images);
   labels_ = file_->Bytes(*labels);
@@ -83,8 +85,8 @@ absl::Status Shard::CheckLabels() {
   for (uint64_t row = 0; row < rows_; ++row) {
     const int64_t label = LabelAt(row);
     if (label < 0 || label >= kMaxLabel) {
-      return Wrong(*file_, absl::StrCat("labels: row ", row, ": expected a label from 0, found ",
-                                        label));
+      return Wrong(*file_,
+                   absl::StrCat("labels: row ", row, ": expected a label from 0, found ", label));
     }
     classes_ = std::max(classes_, static_cast<uint32_t>(label) + 1);
   }

@@ -1,6 +1,7 @@
 // Linear layers with an activation between them.
 //   {"input_size": 784, "hidden_sizes": [256, 128], "num_labels": 10, "hidden_act": "relu"}
-// Tensors: layers.0.weight, layers.0.bias, ..., head.weight, head.bias. Blocks: layers.0, ..., head.
+// Tensors: layers.0.weight, layers.0.bias, ..., head.weight, head.bias. Blocks: layers.0, ...,
+// head.
 #pragma once
 
 #include <memory>
