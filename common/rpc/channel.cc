@@ -44,11 +44,10 @@ grpc::Status CallHealth(const std::shared_ptr<grpc::Channel>& channel,
   grpc::ClientContext context;
   context.set_deadline(deadline);
   grpc::CompletionQueue queue;
-  const grpc::ByteBuffer request;  // the empty HealthCheckRequest: the server as a whole
-  grpc::ByteBuffer empty(nullptr, 0);
+  const grpc::ByteBuffer request(nullptr, 0);  // asks for the server as a whole
   grpc::ByteBuffer reply;
   grpc::Status status;
-  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", empty, &queue);
+  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
   call->StartCall();
   call->Finish(&reply, &status, &queue);
   void* tag = nullptr;
@@ -113,12 +112,18 @@ absl::Status WaitForConnected(const std::shared_ptr<grpc::Channel>& channel,
                               absl::string_view address, absl::Duration timeout) {
   const auto deadline = std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout);
   absl::Status last = absl::UnavailableError("no answer");
+  bool was_ready = false;
   while (true) {
     const grpc::Status status = CallHealth(channel, deadline);
     if (CameFromServer(status)) return absl::OkStatus();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) last = FromGrpcStatus(status);
-    // Resting after a failed attempt; the next state is the next attempt.
-    const bool again = channel->WaitForStateChange(GRPC_CHANNEL_TRANSIENT_FAILURE, deadline);
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+    const bool ready = state == GRPC_CHANNEL_READY;
+    // A peer that is there and itself says UNAVAILABLE, twice.
+    if (ready && was_ready) return Explain(last, address);
+    was_ready = ready;
+    // Otherwise another state is another attempt, made or about to be.
+    const bool again = ready || channel->WaitForStateChange(state, deadline);
     if (!again || std::chrono::system_clock::now() >= deadline) return Explain(last, address);
   }
 }

@@ -2,10 +2,13 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "common/base/status_matchers.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server_builder.h"
+#include "grpcpp/completion_queue.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/server_context.h"
 #include "proto/tally/v1/control.grpc.pb.h"
 #include "tests/common/rpc/certificates.h"
@@ -77,6 +80,40 @@ TEST_F(Connection, RefusedNamesAddressAndReason) {
       StatusIs(absl::StatusCode::kUnavailable,
                AllOf(StartsWith("server " + address + ": "), HasSubstr("Connection refused"),
                      ::testing::Not(HasSubstr("failed to connect to all")))));
+}
+
+TEST_F(Connection, WaitsForAServerThatStartsLater) {
+  const std::string address = Start({});
+  server_->Shutdown();
+  server_.reset();
+  absl::Status status = absl::UnknownError("not set");
+  std::thread waiting([&] { status = Connect(address, {}, kLong); });
+  Start({}, address);
+  waiting.join();
+  TALLY_EXPECT_OK(status);
+}
+
+TEST_F(Connection, HealthAndReflectionAreServed) {
+  const std::string address = Start({});
+  ASSERT_NE(server_->GetHealthCheckService(), nullptr);
+  grpc::GenericStub stub(*CreateChannel(address, {}));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  auto call = stub.PrepareCall(
+      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  const auto next = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+  };
+  call->StartCall(nullptr);
+  next();
+  call->WritesDone(nullptr);
+  next();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  next();
+  EXPECT_TRUE(status.ok()) << status.error_message();  // and not UNIMPLEMENTED
 }
 
 TEST_F(Connection, UnknownHostIsNamed) {
