@@ -8,7 +8,7 @@
 #include "common/base/digest.h"
 #include "common/base/status.h"
 #include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/io/zero_copy_stream_impl.h"
 
 namespace tally {
 namespace {
