@@ -130,6 +130,7 @@ void Daemon::OnMessage(const v1::SessionDown& down) {
                    down.welcome().server_version());
       absl::MutexLock lock(&mutex_);
       heartbeat_ = absl::Milliseconds(static_cast<int64_t>(down.welcome().heartbeat_ms()));
+      beat_now_ = true;  // the pause at work may be a longer one
       return;
     }
     case v1::SessionDown::kAssignment:
@@ -144,8 +145,13 @@ void Daemon::OnMessage(const v1::SessionDown& down) {
 // Beats on a thread of its own, so that a long step is never taken for a death.
 void Daemon::Beat() {
   absl::MutexLock lock(&mutex_);
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), heartbeat_)) {
-    if (session_ == nullptr) continue;
+  const auto awake = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || beat_now_;
+  };
+  while (!stopping_) {
+    mutex_.AwaitWithTimeout(absl::Condition(&awake), heartbeat_);
+    beat_now_ = false;
+    if (session_ == nullptr || stopping_) continue;
     v1::SessionUp up;
     up.mutable_heartbeat()->set_job_id(work_ != nullptr && !work_->done ? work_->job_id : "");
     session_->Send(std::move(up));

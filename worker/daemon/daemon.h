@@ -63,6 +63,7 @@ class Daemon {
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration heartbeat_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(5);
+  bool beat_now_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Work> work_ ABSL_GUARDED_BY(mutex_);
   std::thread heart_;
