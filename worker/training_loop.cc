@@ -45,7 +45,12 @@ absl::Status TrainingLoop::Build() {
   const v1::Assignment& assignment = options_.assignment;
   TALLY_ASSIGN_OR_RETURN(model_,
                          MakeModel(job().model().architecture(), job().model().config_json()));
-  TALLY_ASSIGN_OR_RETURN(data_, OpenDataSource(options_.data));
+  absl::StatusOr<std::unique_ptr<DataSource>> data = OpenDataSource(options_.data);
+  if (!data.ok()) {  // this machine's fault, whatever it is
+    return absl::FailedPreconditionError(
+        absl::StrCat("data set ", job().data().name(), ": ", data.status().message()));
+  }
+  data_ = *std::move(data);
   TALLY_RETURN_IF_ERROR(model_->CheckFits(data_->info()));
   TALLY_ASSIGN_OR_RETURN(flat_, FlatParameters::Create(*model_));
   replica_ = std::make_unique<Replica>(flat_->layout(), flat_->parameters());

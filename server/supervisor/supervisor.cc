@@ -250,10 +250,15 @@ std::vector<v1::WorkerInfo> Supervisor::Workers() const {
 
 absl::StatusOr<JobRegistry::Submitted> Supervisor::Submit(const v1::JobSpec& given,
                                                           const std::string& token) {
-  const v1::JobSpec spec = WithDefaults(given);
+  v1::JobSpec spec = WithDefaults(given);
   TALLY_RETURN_IF_ERROR(CheckJobSpec(spec));
   if (!spec.model().base_digest().empty()) {
-    TALLY_RETURN_IF_ERROR(models_->Find(spec.model().base_digest()).status());
+    TALLY_ASSIGN_OR_RETURN(const std::string base, models_->Find(spec.model().base_digest()));
+    // Every worker builds the model from the job alone.
+    if (spec.model().config_json().empty()) {
+      TALLY_ASSIGN_OR_RETURN(*spec.mutable_model()->mutable_config_json(),
+                             ReadFile(absl::StrCat(base, "/config.json")));
+    }
   }
   TALLY_ASSIGN_OR_RETURN(const JobRegistry::Submitted submitted, registry_->Submit(spec, token));
   if (submitted.created) {
