@@ -1,0 +1,72 @@
+#include "worker/daemon/worker_config.h"
+
+#include "common/base/file.h"
+#include "common/base/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/base/temp_folder.h"
+
+namespace tally {
+namespace {
+
+using ::tally::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class WorkerConfigTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<WorkerConfig> Read(const std::string& text) {
+    const std::string path = folder_.path() + "/worker.yaml";
+    EXPECT_TRUE(WriteFileAtomically(path, text).ok());
+    return ReadWorkerConfig(path);
+  }
+  testing::TempFolder folder_;
+};
+
+constexpr char kMinimal[] =
+    "server: \"127.0.0.1:7070\"\n"
+    "state_dir: /tmp/w\n"
+    "data:\n"
+    "  images: {format: idx, path: /data}\n";
+
+TEST_F(WorkerConfigTest, MinimalOneHasDefaults) {
+  TALLY_ASSERT_OK_AND_ASSIGN(const WorkerConfig config, Read(kMinimal));
+  EXPECT_FALSE(config.name.empty());
+  EXPECT_EQ(config.device, "auto");
+  EXPECT_EQ(config.threads, 0);
+  EXPECT_TRUE(config.data.at("images").shared);
+  EXPECT_THAT(config.resolved, HasSubstr("device: auto"));
+}
+
+TEST_F(WorkerConfigTest, AllProblemsAtOnceWithTheirLines) {
+  EXPECT_THAT(
+      Read("server: \"127.0.0.1:0\"\n"
+           "state_dir: /tmp/w\n"
+           "device: gpu\n"
+           "threads: -1\n"
+           "lables: {}\n"
+           "data:\n"
+           "  images: {format: csv, path: /data}\n"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("worker.yaml:1: server: expected a port above 0"),
+                     HasSubstr("worker.yaml:3: device: expected auto, cpu or cuda:N, found gpu"),
+                     HasSubstr("worker.yaml:4: threads: expected an integer from 0 to 1024"),
+                     HasSubstr("worker.yaml:5: lables"), HasSubstr("did you mean labels"),
+                     HasSubstr("worker.yaml:7: data.images.format: expected one of"))));
+}
+
+TEST_F(WorkerConfigTest, NeedsADataSetAServerAndAStateDirectory) {
+  EXPECT_THAT(Read("name: a\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("server"), HasSubstr("state_dir"),
+                             HasSubstr("data: expected at least one data set"))));
+}
+
+TEST_F(WorkerConfigTest, CertificateAndKeyGoTogether) {
+  EXPECT_THAT(Read(std::string(kMinimal) + "tls: {ca: /ca.pem, key: /k.pem}\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tls.certificate: expected certificate and key together")));
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,207 @@
+#include "worker/exchange/replica.h"
+
+#include <numeric>
+#include <vector>
+
+#include "common/base/digest.h"
+#include "common/base/status_matchers.h"
+#include "common/reduction/majority/majority.h"
+#include "common/update/apply_round.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tally {
+namespace {
+
+using ::tally::testing::StatusIs;
+using ::testing::HasSubstr;
+
+Layout SmallLayout() {
+  const std::vector<uint64_t> first = {10, 7};
+  const std::vector<uint64_t> second = {3};
+  return *LayoutBuilder()
+              .AddBlock("stem")
+              .AddTensor("stem.weight", first)
+              .AddBlock("head")
+              .AddTensor("head.bias", second)
+              .Build();
+}
+
+v1::RoundSpec MajorityRound(uint64_t round) {
+  v1::RoundSpec spec;
+  spec.set_round(round);
+  spec.set_step(round);
+  spec.set_reduction("majority");
+  spec.set_update_rule("sign_step");
+  spec.set_learning_rate(0.5);
+  spec.set_chunk_elements(64);
+  return spec;
+}
+
+Payload PayloadOf(const Bytes& bytes) { return Payload({OwnedSlice(bytes)}); }
+
+// A round of one voter with the given values' signs, as the server would send it.
+struct SentRound {
+  v1::RoundSpec spec;
+  std::vector<Bytes> chunks;
+  v1::RoundClosed closed;
+};
+
+SentRound OneVoter(const Layout& layout, uint64_t round, float value) {
+  SentRound sent;
+  sent.spec = MajorityRound(round);
+  const ChunkGrid grid = *GridForRound(layout, sent.spec);
+  const Reduction* majority = *FindReduction("majority");
+  Digester digester;
+  for (const Chunk& chunk : grid.chunks()) {
+    const std::vector<float> values(chunk.count, value);
+    const Bytes vote = majority->Pack(values, chunk.first_lane, 0);
+    auto accumulator = majority->NewAccumulator({chunk.first_lane, chunk.count, 0, false});
+    EXPECT_TRUE(accumulator->Add({{vote, 1}}).ok());
+    sent.chunks.push_back(*accumulator->Finish());
+    digester.AddUint64(Digest64(sent.chunks.back().data(), sent.chunks.back().size()));
+  }
+  sent.closed.set_round(round);
+  sent.closed.set_chunks(grid.size());
+  sent.closed.set_digest(digester.Finish());
+  return sent;
+}
+
+v1::ChunkHeader HeaderOf(const SentRound& sent, uint32_t index) {
+  v1::ChunkHeader header;
+  header.set_kind(v1::ROUND);
+  header.set_round(sent.spec.round());
+  header.set_index(index);
+  header.set_digest(Digest64(sent.chunks[index].data(), sent.chunks[index].size()));
+  return header;
+}
+
+class ReplicaTest : public ::testing::Test {
+ protected:
+  ReplicaTest() : parameters_(layout_.size(), 1.0f), replica_(layout_, absl::MakeSpan(parameters_)) {
+    replica_.AdoptBase();
+  }
+  absl::Status Receive(const SentRound& sent) {
+    if (absl::Status begun = replica_.BeginRound(sent.spec); !begun.ok()) return begun;
+    for (uint32_t i = 0; i < sent.chunks.size(); ++i) {
+      absl::Status taken = replica_.TakeChunk(HeaderOf(sent, i), PayloadOf(sent.chunks[i]));
+      if (!taken.ok()) return taken;
+    }
+    return replica_.CloseRound(sent.closed);
+  }
+
+  const Layout layout_ = SmallLayout();
+  std::vector<float> parameters_;
+  Replica replica_;
+};
+
+TEST_F(ReplicaTest, AppliesRoundAfterRound) {
+  TALLY_ASSERT_OK(Receive(OneVoter(layout_, 1, +1)));
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), 0.5f));
+  TALLY_ASSERT_OK(Receive(OneVoter(layout_, 2, -1)));
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), 1.0f));
+  EXPECT_EQ(replica_.round(), 2u);
+}
+
+TEST_F(ReplicaTest, NothingIsAppliedBeforeTheRoundIsClosed) {
+  const SentRound sent = OneVoter(layout_, 1, +1);
+  TALLY_ASSERT_OK(replica_.BeginRound(sent.spec));
+  for (uint32_t i = 0; i < sent.chunks.size(); ++i) {
+    TALLY_ASSERT_OK(replica_.TakeChunk(HeaderOf(sent, i), PayloadOf(sent.chunks[i])));
+  }
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), 1.0f));
+  // The server crashed and decides the round anew, the other way round.
+  TALLY_ASSERT_OK(Receive(OneVoter(layout_, 1, -1)));
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), 1.5f));
+}
+
+TEST_F(ReplicaTest, MissingChunkLeavesTheParametersAlone) {
+  const SentRound sent = OneVoter(layout_, 1, +1);
+  TALLY_ASSERT_OK(replica_.BeginRound(sent.spec));
+  TALLY_ASSERT_OK(replica_.TakeChunk(HeaderOf(sent, 0), PayloadOf(sent.chunks[0])));
+  EXPECT_THAT(replica_.CloseRound(sent.closed),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("chunk 1 is missing")));
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), 1.0f));
+  EXPECT_EQ(replica_.round(), 0u);
+}
+
+TEST_F(ReplicaTest, DamagedChunkIsNamed) {
+  const SentRound sent = OneVoter(layout_, 1, +1);
+  TALLY_ASSERT_OK(replica_.BeginRound(sent.spec));
+  Bytes damaged = sent.chunks[1];
+  damaged[8] ^= 1;
+  EXPECT_THAT(replica_.TakeChunk(HeaderOf(sent, 1), PayloadOf(damaged)),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("chunk 1 of round 1: digest")));
+}
+
+TEST_F(ReplicaTest, AnotherAggregateThanTheServersIsRefused) {
+  SentRound sent = OneVoter(layout_, 1, +1);
+  sent.closed.set_digest(sent.closed.digest() ^ 1);
+  EXPECT_THAT(Receive(sent), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("not the server's")));
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), 1.0f));
+}
+
+TEST_F(ReplicaTest, RoundsMustFollowOneAnother) {
+  EXPECT_THAT(replica_.BeginRound(MajorityRound(2)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("the worker is at round 0")));
+  replica_.Invalidate();
+  EXPECT_THAT(replica_.BeginRound(MajorityRound(1)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("at no round")));
+}
+
+class SnapshotTest : public ReplicaTest {
+ protected:
+  SnapshotTest() : values_(layout_.size()) {
+    std::iota(values_.begin(), values_.end(), 1.0f);
+    begin_.set_round(7);
+    end_.set_round(7);
+    end_.set_chunks(DenseGrid(layout_).size());
+    end_.set_parameters_digest(ParametersDigest(layout_, values_));
+  }
+  absl::Status SendChunk(uint32_t index) {
+    const Chunk chunk = DenseGrid(layout_)[index];
+    const auto* bytes = reinterpret_cast<const unsigned char*>(values_.data() + chunk.first);
+    const Bytes payload(bytes, bytes + chunk.count * sizeof(float));
+    v1::ChunkHeader header;
+    header.set_kind(v1::PARAMETERS);
+    header.set_index(index);
+    header.set_digest(Digest64(payload.data(), payload.size()));
+    return replica_.TakeChunk(header, PayloadOf(payload));
+  }
+  std::vector<float> values_;
+  v1::SnapshotBegin begin_;
+  v1::SnapshotEnd end_;
+};
+
+TEST_F(SnapshotTest, ReplacesTheParametersAndTheRound) {
+  TALLY_ASSERT_OK(replica_.BeginSnapshot(begin_));
+  EXPECT_FALSE(replica_.round().has_value());
+  for (uint32_t i = 0; i < end_.chunks(); ++i) TALLY_ASSERT_OK(SendChunk(i));
+  TALLY_ASSERT_OK(replica_.EndSnapshot(end_));
+  EXPECT_EQ(parameters_, values_);
+  EXPECT_EQ(replica_.round(), 7u);
+  EXPECT_EQ(replica_.digest(), end_.parameters_digest());
+}
+
+TEST_F(SnapshotTest, CutShortIsNotASnapshot) {
+  TALLY_ASSERT_OK(replica_.BeginSnapshot(begin_));
+  TALLY_ASSERT_OK(SendChunk(0));
+  EXPECT_THAT(replica_.EndSnapshot(end_),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("expected 2 chunks, found 1")));
+  EXPECT_FALSE(replica_.round().has_value());
+}
+
+TEST_F(SnapshotTest, OtherParametersThanTheServersAreRefused) {
+  TALLY_ASSERT_OK(replica_.BeginSnapshot(begin_));
+  for (uint32_t i = 0; i < end_.chunks(); ++i) TALLY_ASSERT_OK(SendChunk(i));
+  end_.set_parameters_digest(end_.parameters_digest() + 1);
+  EXPECT_THAT(replica_.EndSnapshot(end_),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("parameters digest")));
+}
+
+TEST_F(SnapshotTest, ChunkOutsideASnapshotIsRefused) {
+  EXPECT_THAT(SendChunk(0), StatusIs(absl::StatusCode::kInternal, HasSubstr("not expected")));
+}
+
+}  // namespace
+}  // namespace tally
