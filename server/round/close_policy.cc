@@ -14,15 +14,20 @@ CloseDecision DecideClose(const RoundProgress& progress, const CloseOptions& opt
     return {CloseAction::kClose, absl::StrCat("deadline reached with ", progress.contributed,
                                               " contributions, quorum ", options.quorum)};
   }
+  // Whoever has not contributed may come back and do so; who abstained may not.
+  if (progress.abstained + options.quorum > options.workers) {
+    return {CloseAction::kFail,
+            absl::StrCat(progress.abstained, " of ", options.workers,
+                         " contributions cannot be used, quorum ", options.quorum)};
+  }
   if (progress.attached < options.minimum) {
     return {CloseAction::kPause, absl::StrCat(progress.attached, " workers attached, minimum ",
                                               options.minimum)};
   }
-  if (progress.awaited == 0 && progress.abstained > 0 &&
-      progress.attached >= options.quorum) {
-    return {CloseAction::kFail,
-            absl::StrCat(progress.abstained, " of ", progress.abstained + progress.contributed,
-                         " contributions cannot be used, quorum ", options.quorum)};
+  if (progress.awaited == 0) {
+    return {CloseAction::kPause,
+            absl::StrCat("nobody left to wait for; ", progress.contributed,
+                         " contributed, quorum ", options.quorum)};
   }
   return {CloseAction::kWait,
           absl::StrCat("waiting for ", progress.awaited, " workers; ", progress.contributed,

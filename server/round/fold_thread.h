@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <memory>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "server/ledger/fold.h"
 #include "server/ledger/reader.h"
 #include "server/ledger/snapshot.h"
@@ -24,12 +22,14 @@ struct FoldResult {
   uint64_t round = 0;
   uint64_t digest = 0;  // of the parameters after `round`
   bool snapshot = false;
-  absl::Status status;  // of folding or writing; the digest means nothing then
+  absl::Status status;   // of folding; the digest means nothing then
+  absl::Status written;  // of writing the snapshot
 };
 
 class FoldThread {
  public:
-  // `done` is called on the thread after each request. The destructor waits for the one at work.
+  // `done` is called on the thread after each request. The destructor waits for the one at work,
+  // unless `done` itself drops the object.
   FoldThread(Fold fold, LedgerReader reader, SnapshotStore store,
              std::function<void(const FoldResult&)> done);
   ~FoldThread();
@@ -38,16 +38,8 @@ class FoldThread {
   void Request(FoldRequest request);
 
  private:
-  void Run();
-  FoldResult Serve(const FoldRequest& request);
-
-  Fold fold_;  // of the thread alone
-  const LedgerReader reader_;
-  const SnapshotStore store_;
-  const std::function<void(const FoldResult&)> done_;
-  absl::Mutex mutex_;
-  std::deque<FoldRequest> requests_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  class Worker;
+  const std::shared_ptr<Worker> worker_;  // the thread holds it too
   std::thread thread_;
 };
 

@@ -13,10 +13,6 @@ namespace {
 
 constexpr absl::Duration kSyncInterval = absl::Seconds(1);
 
-bool IsTerminal(v1::JobState state) {
-  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
-}
-
 }  // namespace
 
 JobRun::JobRun(JobRunOptions options, JobObserver* observer)
@@ -72,23 +68,47 @@ absl::Status JobRun::AdoptLayout(const v1::LayoutProto& proto) {
   planner_ = std::move(planner);
   observer_->OnProgress([&](v1::JobStatus& status) {
     status.set_parameters(layout_->trained_size());
-    for (const v1::JobWorker& worker : stats_) *status.add_workers() = worker;
+    TakeUpCounts(status);
+    *status.mutable_workers() = {stats_.begin(), stats_.end()};
   });
   return absl::OkStatus();
 }
 
+// What was counted before a restart goes on.
+void JobRun::TakeUpCounts(const v1::JobStatus& before) {
+  samples_ = before.samples();
+  mismatches_ = before.mismatches();
+  for (const v1::JobWorker& worker : before.workers()) {
+    if (worker.index() >= stats_.size()) continue;
+    v1::JobWorker& stats = stats_[worker.index()];
+    if (worker.name() != stats.name()) continue;
+    const bool attached = stats.attached();
+    stats = worker;
+    stats.set_attached(attached);
+  }
+}
+
+// Snapshots ahead of a ledger that has lost its tail are of rounds that will be others now.
+absl::StatusOr<std::unique_ptr<Snapshot>> JobRun::LatestSnapshot() {
+  TALLY_ASSIGN_OR_RETURN(const std::vector<uint64_t> rounds, snapshots_->List());
+  for (const uint64_t round : rounds) {
+    if (round <= writer_->last_round()) continue;
+    observer_->OnEvent("warning", "", absl::StrCat("snapshot of round ", round, " removed: the "
+                                                   "ledger ends at ", writer_->last_round()));
+    TALLY_RETURN_IF_ERROR(snapshots_->Remove(round));
+  }
+  return snapshots_->Latest();
+}
+
 absl::Status JobRun::OpenLedger() {
-  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Snapshot> snapshot, snapshots_->Latest());
-  Fold fold = Fold::FromSnapshot(*layout_, *snapshot);
-  LedgerOptions ledger;
-  ledger.first_round = 1;
   TALLY_ASSIGN_OR_RETURN(writer_, LedgerWriter::Open(absl::StrCat(options_.folder, "/ledger"),
-                                                     layout_->digest(), ledger));
+                                                     layout_->digest()));
   if (writer_->cut_bytes() > 0) {
     observer_->OnEvent("warning", "", absl::StrCat("ledger: cut off ", writer_->cut_bytes(),
                                                    " bytes: ", writer_->cut_reason()));
   }
-  fold_ = std::make_unique<FoldThread>(std::move(fold), writer_->reader(), *snapshots_,
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Snapshot> snapshot, LatestSnapshot());
+  fold_ = std::make_unique<FoldThread>(Fold::FromSnapshot(*layout_, *snapshot), writer_->reader(), *snapshots_,
                                        [this](const FoldResult& result) { OnFolded(result); });
   if (writer_->last_round() == 0) return absl::OkStatus();
   TALLY_ASSIGN_OR_RETURN(const LedgerRound last, writer_->reader().Read(writer_->last_round()));
@@ -115,7 +135,7 @@ void JobRun::SetState(v1::JobState state, const std::string& reason) {
 }
 
 void JobRun::End(v1::JobState state, const std::string& reason, Effects& effects) {
-  if (IsTerminal(state_)) return;
+  if (IsTerminalState()) return;
   if (unsynced_ && writer_ != nullptr) {
     if (const absl::Status synced = writer_->Sync(); !synced.ok()) {
       observer_->OnEvent("error", "", std::string(synced.message()));
@@ -125,9 +145,11 @@ void JobRun::End(v1::JobState state, const std::string& reason, Effects& effects
   round_.reset();
   SetState(state, reason);
   for (auto& [name, member] : members_) {
+    if (member->finish.has_value()) continue;
     Send(*member, StopFrame(state, reason), effects);
     member->finish = absl::OkStatus();
   }
+  ended_ = true;
 }
 
 void JobRun::Cancel(const std::string& reason) {
@@ -148,20 +170,16 @@ void JobRun::Fail(const std::string& reason) {
   Finish(std::move(effects));
 }
 
-bool JobRun::ended() const {
-  absl::MutexLock lock(&mutex_);
-  return IsTerminal(state_);
-}
-
 void JobRun::OnTimer() {
   SyncLedgerIfDue();
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
-    if (IsTerminal(state_)) return;
+    if (IsTerminalState()) return;
     if (!commit_error_.empty()) CommitRound(effects);
     Advance(effects);
     OpenNextRound(effects);
+    WriteResultAgain();
     FinishIfDone(effects);
     EnforcePauseLimit(effects);
   }
@@ -185,7 +203,9 @@ void JobRun::SyncLedgerIfDue() {
 
 void JobRun::EnforcePauseLimit(Effects& effects) {
   const uint64_t limit_ms = options_.spec.workers().pause_limit_ms();
-  if (limit_ms == 0 || (state_ != v1::PAUSED && state_ != v1::WAITING)) return;
+  const bool stuck = state_ == v1::PAUSED || state_ == v1::WAITING ||
+                     (state_ == v1::FINALIZING && result_.has_value() && !result_->written.ok());
+  if (limit_ms == 0 || !stuck) return;
   const absl::Duration limit = absl::Milliseconds(static_cast<int64_t>(limit_ms));
   if (options_.clock->Steady() - state_since_ < limit) return;
   End(v1::FAILED,

@@ -4,6 +4,7 @@
 // called from any thread. Nothing here waits for a worker: time passes through OnTimer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -71,7 +72,7 @@ class JobRun {
   void Cancel(const std::string& reason);
   void Fail(const std::string& reason);
   // The run has ended and told so; its members may be released.
-  bool ended() const;
+  bool ended() const { return ended_; }  // takes no lock
   const std::vector<std::string>& workers() const { return options_.workers; }
   const std::string& job_id() const { return options_.job_id; }
 
@@ -86,11 +87,15 @@ class JobRun {
   JobRun(JobRunOptions options, JobObserver* observer);
   absl::Status OpenFolder();
   absl::Status AdoptLayout(const v1::LayoutProto& proto) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeUpCounts(const v1::JobStatus& before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::unique_ptr<Snapshot>> LatestSnapshot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ResumeAfter(const v1::RoundSpec& last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Members (job_run_members.cc).
   absl::StatusOr<uint32_t> IndexOf(const std::string& worker) const;
+  absl::Status KeepLayout(const v1::Attach& attach) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishWorkers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartMember(Attachment& member, const v1::Attach& attach)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartCatchUp(Attachment& member, bool has_parameters, uint64_t round)
@@ -157,6 +162,8 @@ class JobRun {
   void OnDigest(const Attachment& from, const v1::ParametersDigest& digest, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnFolded(const FoldResult& result);
+  void OnSnapshot(const FoldResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteResultAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint64_t expected,
                      Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CompareDigests(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -164,6 +171,9 @@ class JobRun {
   void ExpectReports(const v1::RoundSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishIfDone(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  bool IsTerminalState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return state_ == v1::SUCCEEDED || state_ == v1::FAILED || state_ == v1::CANCELLED;
+  }
   void SetState(v1::JobState state, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(v1::JobState state, const std::string& reason, Effects& effects)
@@ -174,6 +184,7 @@ class JobRun {
   const JobRunOptions options_;
   JobObserver* const observer_;
 
+  std::atomic<bool> ended_{false};
   mutable absl::Mutex mutex_;
   v1::JobState state_ ABSL_GUARDED_BY(mutex_) = v1::WAITING;
   std::string reason_ ABSL_GUARDED_BY(mutex_);
@@ -210,7 +221,8 @@ class JobRun {
   ReportTable<uint64_t> digests_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> true_digests_ ABSL_GUARDED_BY(mutex_);
   uint64_t mismatches_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<FoldResult> result_ ABSL_GUARDED_BY(mutex_);
+  std::optional<FoldResult> result_ ABSL_GUARDED_BY(mutex_);  // the last snapshot
+  absl::Duration result_at_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tally

@@ -58,7 +58,10 @@ absl::Status JobRun::OnBaseEnd(Attachment& from, const v1::BaseEnd& end, Effects
   }
   TALLY_RETURN_IF_ERROR(snapshots_->Write(0, base_, {}, base_config_json_));
   base_ = {};
-  TALLY_RETURN_IF_ERROR(OpenLedger());
+  if (const absl::Status opened = OpenLedger(); !opened.ok()) {
+    writer_.reset();
+    return opened;
+  }
   observer_->OnEvent("info", from.worker,
                      absl::StrCat("sent the base model, digest ", DigestToString(end.digest())));
   for (auto& [name, member] : members_) {

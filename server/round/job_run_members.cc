@@ -36,12 +36,7 @@ absl::StatusOr<std::shared_ptr<Attachment>> JobRun::Attach(const v1::Attach& att
   auto member = std::make_shared<Attachment>();
   {
     absl::MutexLock lock(&mutex_);
-    if (!layout_.has_value()) {
-      TALLY_RETURN_IF_ERROR(AdoptLayout(attach.layout()));
-      TALLY_RETURN_IF_ERROR(
-          WriteFileAtomically(absl::StrCat(options_.folder, "/layout.pb"),
-                              layout_->ToProto().SerializeAsString()));
-    }
+    if (!layout_.has_value()) TALLY_RETURN_IF_ERROR(KeepLayout(attach));
     if (attach.layout_digest() != layout_->digest()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "worker ", attach.worker(), ": layout digest: expected ",
@@ -59,12 +54,37 @@ absl::StatusOr<std::shared_ptr<Attachment>> JobRun::Attach(const v1::Attach& att
     }
     place = member;
     stats_[index].set_attached(true);
-    StartMember(*member, attach);
-    ElectIfNeeded(effects);
+    if (IsTerminalState()) {
+      Send(*member, StopFrame(state_, reason_), effects);
+      member->finish = absl::OkStatus();
+    } else {
+      StartMember(*member, attach);
+      ElectIfNeeded(effects);
+    }
+    PublishWorkers();
     effects.wakes.push_back(member->link);
   }
   Finish(std::move(effects));
   return member;
+}
+
+// The first worker's layout is the job's.
+absl::Status JobRun::KeepLayout(const v1::Attach& attach) {
+  TALLY_ASSIGN_OR_RETURN(const Layout layout, Layout::FromProto(attach.layout()));
+  if (layout.digest() != attach.layout_digest()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker ", attach.worker(), ": layout digest: expected that of its layout, ",
+        DigestToString(layout.digest()), ", found ", DigestToString(attach.layout_digest())));
+  }
+  TALLY_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(options_.folder, "/layout.pb"),
+                                            layout.ToProto().SerializeAsString()));
+  return AdoptLayout(layout.ToProto());
+}
+
+void JobRun::PublishWorkers() {
+  observer_->OnProgress([&](v1::JobStatus& status) {
+    *status.mutable_workers() = {stats_.begin(), stats_.end()};
+  });
 }
 
 void JobRun::StartMember(Attachment& member, const v1::Attach& attach) {
@@ -105,7 +125,7 @@ void JobRun::ElectIfNeeded(Effects& effects) {
 
 void JobRun::GoLive(Attachment& member, Effects& effects) {
   member.phase = AttachmentPhase::kLive;
-  if (round_ != nullptr && !closing_) {
+  if (round_ != nullptr) {
     Send(member, RoundFrame(round_->spec()), effects);
     for (uint32_t i = 0; i < round_->grid().size(); ++i) {
       const AggregateChunk& chunk = round_->aggregate()[i];
@@ -154,7 +174,9 @@ Outgoing JobRun::Next(const std::shared_ptr<Attachment>& to) {
     absl::MutexLock lock(&mutex_);
     behind = to->outbox.empty() && IsBehind(*to);  // a round closed since
     if (behind) continue;
-    if (to->outbox.empty() && to->phase == AttachmentPhase::kCatchingUp && !to->finish) {
+    // Not into a round that closes: its spec was not sent here. Its end wakes this stream.
+    if (to->outbox.empty() && to->phase == AttachmentPhase::kCatchingUp && !to->finish &&
+        !closing_) {
       GoLive(*to, effects);
     }
     next = TakeFrame(*to);
@@ -202,6 +224,7 @@ void JobRun::ReadLedgerFor(const std::shared_ptr<Attachment>& member) {
     }
     absl::StatusOr<LedgerRound> read = LedgerOf().Read(number);
     absl::MutexLock lock(&mutex_);
+    if (member->phase != AttachmentPhase::kCatchingUp || member->finish) return;
     if (!read.ok()) {
       member->finish = read.status();
       return;
@@ -269,6 +292,8 @@ void JobRun::Detach(const std::shared_ptr<Attachment>& gone) {
     members_.erase(found);
     observer_->OnEvent("info", gone->worker, "detached");
     Forget(*gone, effects);
+    PublishWorkers();
+    if (IsTerminalState()) return;
     ElectIfNeeded(effects);
     Advance(effects);
     PublishEvaluations();

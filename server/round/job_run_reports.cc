@@ -8,6 +8,11 @@
 #include "server/round/job_run.h"
 
 namespace tally {
+namespace {
+
+constexpr absl::Duration kRetryInterval = absl::Seconds(1);
+
+}  // namespace
 
 void JobRun::ExpectReports(const v1::RoundSpec& spec) {
   for (const auto& [name, member] : members_) {
@@ -15,7 +20,7 @@ void JobRun::ExpectReports(const v1::RoundSpec& spec) {
     if (spec.evaluate()) evaluations_.Expect(spec.round(), member->index);
     if (spec.compare_digest()) digests_.Expect(spec.round(), member->index);
   }
-  evaluation_steps_[spec.round()] = spec.step();
+  if (spec.evaluate()) evaluation_steps_[spec.round()] = spec.step();
 }
 
 void JobRun::OnEvaluation(const Attachment& from, const v1::Evaluation& evaluation,
@@ -61,6 +66,7 @@ void JobRun::OnFolded(const FoldResult& result) {
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
+    if (IsTerminalState()) return;
     if (!result.status.ok()) {
       End(v1::FAILED, absl::StrCat("folding round ", result.round, ": ", result.status.message()),
           effects);
@@ -70,12 +76,31 @@ void JobRun::OnFolded(const FoldResult& result) {
         status.set_parameters_digest(DigestToString(result.digest));
         status.set_parameters_digest_round(result.round);
       });
-      if (result.snapshot) result_ = result;
+      if (result.snapshot) OnSnapshot(result);
       CompareDigests(effects);
       FinishIfDone(effects);
     }
   }
   Finish(std::move(effects));
+}
+
+// A snapshot that could not be written costs time at the next start, no more; the last one is the
+// result, and the timer tries it again.
+void JobRun::OnSnapshot(const FoldResult& result) {
+  result_ = result;
+  result_at_ = options_.clock->Steady();
+  if (result.written.ok()) return;
+  observer_->OnEvent("error", "", absl::StrCat("snapshot of round ", result.round, ": ",
+                                               result.written.message()));
+  if (state_ == v1::FINALIZING) SetState(v1::FINALIZING, std::string(result.written.message()));
+}
+
+void JobRun::WriteResultAgain() {
+  if (state_ != v1::FINALIZING || !result_.has_value() || result_->written.ok()) return;
+  if (result_->round != last_spec_->round()) return;
+  if (options_.clock->Steady() - result_at_ < kRetryInterval) return;
+  result_.reset();
+  fold_->Request({last_spec_->round(), /*snapshot=*/true});
 }
 
 // The ledger is the model: a worker that differs from its fold is told so and gets a snapshot.
@@ -109,15 +134,18 @@ void JobRun::Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint
   observer_->OnProgress([&](v1::JobStatus& status) { status.set_mismatches(mismatches_); });
   resynchronise_[worker] = true;
   const auto member = members_.find(name);
-  if (member != members_.end()) {
-    EndAttachment(*member->second, absl::AbortedError(message), effects);
-  }
+  if (member == members_.end()) return;
+  const std::shared_ptr<Attachment> gone = member->second;
+  EndAttachment(*gone, absl::AbortedError(message), effects);
+  members_.erase(member);  // at once: what it sends until its stream ends does not count
+  Forget(*gone, effects);
+  PublishWorkers();
 }
 
 // The result is written, and everybody has reported or gone, or had a round's time to.
 void JobRun::FinishIfDone(Effects& effects) {
   if (state_ != v1::FINALIZING || !result_.has_value()) return;
-  if (result_->round != last_spec_->round()) return;
+  if (result_->round != last_spec_->round() || !result_->written.ok()) return;
   const absl::Duration patience = absl::Milliseconds(
       static_cast<int64_t>(options_.spec.workers().round_deadline_ms()));
   const bool reported = evaluations_.AllComplete() && digests_.AllComplete();

@@ -58,13 +58,15 @@ absl::Status JobRun::OnControlFrame(Attachment& from, const v1::WorkerFrame& fra
     case v1::WorkerFrame::kBaseBegin:
       return OnBaseBegin(from, frame.base_begin());
     case v1::WorkerFrame::kChunk:
+      if (frame.chunk().kind() != v1::PARAMETERS) break;
       return OnBaseChunk(from, frame.chunk(), payload);
     case v1::WorkerFrame::kBaseEnd:
       return OnBaseEnd(from, frame.base_end(), effects);
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("worker ", from.worker, ": a frame that is not expected here"));
+      break;
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker ", from.worker, ": a frame that is not expected here"));
 }
 
 bool JobRun::TakesPart(const Attachment& from, uint64_t round) const {
@@ -96,23 +98,26 @@ void JobRun::TakeChunk(Attachment& from, const v1::ChunkHeader& header, const Pa
                        const std::shared_ptr<OpenRound>& round, Effects& effects) {
   Bytes bytes = payload.ToBytes();
   absl::Status valid = CheckChunk(*round, header, bytes);
-  bool fresh = false;
+  Booking booking;
   {
     absl::MutexLock lock(&mutex_);
+    if (from.phase == AttachmentPhase::kEnded || round->HasContributed(from.index)) return;
     if (round != round_ || closing_) return RefuseLate(from, header.round(), effects);
     if (valid.ok()) {
-      absl::StatusOr<bool> booked =
+      const absl::StatusOr<Booking> booked =
           round->Book(from.index, header.index(), header.digest(), bytes.size());
       valid = booked.status();
-      fresh = booked.ok() && *booked;
+      if (booked.ok()) booking = *booked;
     }
     if (!valid.ok()) return LeaveOut(from, "damaged", std::string(valid.message()), effects);
   }
-  if (!fresh) return;
-  const absl::Status staged = round->Stage(from.index, header.index(), std::move(bytes));
+  if (!booking.fresh) return;
+  const absl::Status staged =
+      round->Stage(from.index, booking.attempt, header.index(), std::move(bytes));
   absl::MutexLock lock(&mutex_);
+  if (round != round_ || from.phase == AttachmentPhase::kEnded) return;
   if (!staged.ok()) return LeaveOut(from, "damaged", std::string(staged.message()), effects);
-  if (!round->Arrived(from.index, header.index())) return;
+  if (!round->Arrived(from.index, booking.attempt, header.index())) return;
   effects.round = round;
   effects.reduce.push_back(header.index());
 }
@@ -176,6 +181,7 @@ void JobRun::RefuseLate(Attachment& from, uint64_t round, Effects& effects) {
 void JobRun::LeaveOut(Attachment& from, const std::string& kind, const std::string& reason,
                       Effects& effects) {
   const uint64_t number = round_->spec().round();
+  from.refused_round = number;  // the rest of it is not told again
   round_->Abstain(from.index);
   v1::JobWorker& stats = stats_[from.index];
   stats.set_refused(stats.refused() + 1);
@@ -232,7 +238,9 @@ void JobRun::Advance(Effects& effects) {
   if (round_ == nullptr || !commit_error_.empty()) return;
   if (!closing_) {
     const v1::WorkersSpec& workers = options_.spec.workers();
-    const CloseDecision decision = DecideClose(ProgressNow(), {workers.quorum(), workers.minimum()});
+    const CloseDecision decision = DecideClose(
+        ProgressNow(), {static_cast<uint32_t>(options_.workers.size()), workers.quorum(),
+                        workers.minimum()});
     switch (decision.action) {
       case CloseAction::kWait:
         if (state_ == v1::PAUSED) SetState(v1::RUNNING, "");
@@ -269,15 +277,20 @@ void JobRun::CommitRound(Effects& effects) {
   const v1::RoundClosed closed = round_->Closed();
   std::vector<ByteSpan> payloads;
   for (const AggregateChunk& chunk : round_->aggregate()) payloads.emplace_back(*chunk.payload);
-  absl::Status written = writer_->Append(round_->spec(), closed, payloads);
-  if (written.ok() && options_.strict_durability) written = writer_->Sync();
+  absl::Status written = writer_->last_round() >= round_->spec().round()
+                             ? absl::OkStatus()  // before a sync that failed
+                             : writer_->Append(round_->spec(), closed, payloads);
+  // A snapshot must not be ahead of the ledger after a crash.
+  const bool snapshot = planner_->SnapshotAfter(round_->spec());
+  const bool synced = options_.strict_durability || snapshot;
+  if (written.ok() && synced) written = writer_->Sync();
   if (!written.ok()) {
     // Nothing is lost: the round is kept and tried again by the timer.
     commit_error_ = std::string(written.message());
     return SetState(v1::PAUSED, commit_error_);
   }
   commit_error_.clear();
-  unsynced_ = !options_.strict_durability;
+  unsynced_ = unsynced_ || !synced;
   Broadcast(ClosedFrame(closed), effects);
   const v1::RoundSpec spec = round_->spec();
   RecordProgress(closed, options_.clock->Steady() - round_->opened_at());
@@ -285,10 +298,12 @@ void JobRun::CommitRound(Effects& effects) {
   closing_ = false;
   last_spec_ = spec;
   ExpectReports(spec);
-  const bool snapshot = planner_->SnapshotAfter(spec);
   if (spec.compare_digest() || snapshot) fold_->Request({spec.round(), snapshot});
   all_rounds_done_ = !planner_->Next(&spec).has_value();
   if (all_rounds_done_) SetState(v1::FINALIZING, "writing the result");
+  for (auto& [name, member] : members_) {  // there is one more round to read
+    if (member->phase == AttachmentPhase::kCatchingUp) effects.wakes.push_back(member->link);
+  }
   OpenNextRound(effects);
 }
 

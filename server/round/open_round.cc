@@ -1,6 +1,7 @@
 #include "server/round/open_round.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,13 +33,20 @@ void OpenRound::Await(uint32_t worker) {
   if (!contributed_.test(worker) && !abstained_.test(worker)) awaited_.set(worker);
 }
 
+void OpenRound::NoLongerAwait(uint32_t worker) {
+  awaited_.reset(worker);
+  if (contributed_.test(worker)) return;
+  parts_[worker] = {parts_[worker].attempt + 1, {}, 0, 0, 0, 0};
+  for (const auto& chunk : chunks_) chunk->arrived.reset(worker);
+}
+
 void OpenRound::Abstain(uint32_t worker) {
   awaited_.reset(worker);
   abstained_.set(worker);
 }
 
-absl::StatusOr<bool> OpenRound::Book(uint32_t worker, uint32_t index, uint64_t digest,
-                                     size_t bytes) {
+absl::StatusOr<Booking> OpenRound::Book(uint32_t worker, uint32_t index, uint64_t digest,
+                                        size_t bytes) {
   if (index >= grid_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("round ", spec_.round(), ": chunk ", index,
                                                    ": expected an index below ", grid_.size()));
@@ -47,37 +55,49 @@ absl::StatusOr<bool> OpenRound::Book(uint32_t worker, uint32_t index, uint64_t d
   if (part.digests.empty()) part.digests.resize(grid_.size());
   std::optional<uint64_t>& known = part.digests[index];
   if (known.has_value()) {
-    if (*known == digest) return false;
+    if (*known == digest) return Booking{false, part.attempt};
     return absl::InvalidArgumentError(
         absl::StrCat("round ", spec_.round(), ": chunk ", index, ": sent before with digest ",
                      DigestToString(*known), ", now with ", DigestToString(digest)));
   }
   known = digest;
-  ++part.chunks;
   part.bytes += bytes;
-  return true;
+  return Booking{true, part.attempt};
 }
 
-absl::Status OpenRound::Stage(uint32_t worker, uint32_t index, Bytes payload) {
+absl::Status OpenRound::Stage(uint32_t worker, uint32_t attempt, uint32_t index, Bytes payload) {
   ChunkState& chunk = *chunks_[index];
   absl::MutexLock lock(&chunk.mutex);
-  if (chunk.finished) return absl::OkStatus();
-  chunk.staged.push_back({worker, std::move(payload)});
+  if (chunk.finished || chunk.added.test(worker)) return absl::OkStatus();
+  const auto earlier = std::find_if(chunk.staged.begin(), chunk.staged.end(),
+                                    [&](const StagedPayload& s) { return s.worker == worker; });
+  if (earlier != chunk.staged.end()) {
+    if (earlier->attempt < attempt) *earlier = {worker, attempt, std::move(payload)};
+    return absl::OkStatus();
+  }
+  chunk.staged.push_back({worker, attempt, std::move(payload)});
   if (reduction_->counts_whole() || chunk.staged.size() < kStagedVotes) return absl::OkStatus();
-  return AddStaged(index, chunk);
+  return AddStaged(index, chunk, WorkerSet().set());
 }
 
 bool OpenRound::IsComplete(const ChunkState& chunk) const {
   const WorkerSet participants = awaited_ | contributed_;
-  return !reduction_->counts_whole() && chunk.arrived.count() >= quorum_ &&
+  return !reduction_->counts_whole() && (chunk.arrived & ~abstained_).count() >= quorum_ &&
          (participants & ~chunk.arrived).none();
 }
 
-bool OpenRound::Arrived(uint32_t worker, uint32_t index) {
+void OpenRound::Claim(ChunkState& chunk) {
+  chunk.claimed = true;
+  chunk.counted = reduction_->counts_whole() ? contributed_ : chunk.arrived & ~abstained_;
+}
+
+bool OpenRound::Arrived(uint32_t worker, uint32_t attempt, uint32_t index) {
+  if (attempt != parts_[worker].attempt) return false;  // the worker has left since
   ChunkState& chunk = *chunks_[index];
   chunk.arrived.set(worker);
+  ++parts_[worker].chunks;
   if (chunk.claimed || !IsComplete(chunk)) return false;
-  chunk.claimed = true;
+  Claim(chunk);
   return true;
 }
 
@@ -86,7 +106,7 @@ std::vector<uint32_t> OpenRound::ClaimComplete() {
   for (uint32_t i = 0; i < grid_.size(); ++i) {
     ChunkState& chunk = *chunks_[i];
     if (chunk.claimed || !IsComplete(chunk)) continue;
-    chunk.claimed = true;
+    Claim(chunk);
     claimed.push_back(i);
   }
   return claimed;
@@ -95,7 +115,8 @@ std::vector<uint32_t> OpenRound::ClaimComplete() {
 std::vector<uint32_t> OpenRound::ClaimRest() {
   std::vector<uint32_t> claimed;
   for (uint32_t i = 0; i < grid_.size(); ++i) {
-    if (std::exchange(chunks_[i]->claimed, true)) continue;
+    if (chunks_[i]->claimed) continue;
+    Claim(*chunks_[i]);
     claimed.push_back(i);
   }
   return claimed;
@@ -115,6 +136,11 @@ absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
         "round ", spec_.round(), ": contribution digest: expected ", DigestToString(end.digest()),
         ", found ", DigestToString(digester.Finish())));
   }
+  // A weight or a sum that one worker could spoil for all.
+  if (static_cast<double>(end.samples()) > kMaxWeight || !std::isfinite(end.loss_sum())) {
+    return absl::InvalidArgumentError(absl::StrCat("round ", spec_.round(), ": ", end.samples(),
+                                                   " samples with the loss ", end.loss_sum()));
+  }
   parts_[worker].samples = end.samples();
   parts_[worker].loss_sum = end.loss_sum();
   awaited_.reset(worker);
@@ -126,21 +152,21 @@ ChunkContext OpenRound::ContextOf(uint32_t index) const {
   return {grid_[index].first_lane, grid_[index].count, spec_.tie_key(), spec_.zero_ties()};
 }
 
-absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk) {
+absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk, const WorkerSet& counted) {
   if (chunk.accumulator == nullptr) chunk.accumulator = reduction_->NewAccumulator(ContextOf(index));
   // By worker index: sums of floats must not depend on who was first.
   std::sort(chunk.staged.begin(), chunk.staged.end(),
             [](const StagedPayload& a, const StagedPayload& b) { return a.worker < b.worker; });
   std::vector<Contribution> contributions;
   for (const StagedPayload& staged : chunk.staged) {
-    if (!reduction_->counts_whole()) {
-      contributions.push_back({staged.payload, 1});
-    } else if (contributed_.test(staged.worker)) {  // fixed by now: the round is closing
-      contributions.push_back(
-          {staged.payload, static_cast<double>(parts_[staged.worker].samples)});
-    }
+    if (!counted.test(staged.worker)) continue;
+    chunk.added.set(staged.worker);
+    // Fixed by now where it counts: the round is closing.
+    contributions.push_back(
+        {staged.payload, reduction_->counts_whole()
+                             ? static_cast<double>(parts_[staged.worker].samples)
+                             : 1.0});
   }
-  chunk.added += static_cast<uint32_t>(contributions.size());
   const absl::Status status = chunk.accumulator->Add(contributions);
   chunk.staged.clear();
   return status;
@@ -150,13 +176,13 @@ absl::StatusOr<AggregateChunk> OpenRound::Reduce(uint32_t index) {
   ChunkState& chunk = *chunks_[index];
   absl::MutexLock lock(&chunk.mutex);
   chunk.finished = true;
-  TALLY_RETURN_IF_ERROR(AddStaged(index, chunk));
+  TALLY_RETURN_IF_ERROR(AddStaged(index, chunk, chunk.counted));
   TALLY_ASSIGN_OR_RETURN(Bytes payload, chunk.accumulator->Finish());
   chunk.accumulator.reset();
   chunk.staged.shrink_to_fit();
   AggregateChunk result;
   result.digest = Digest64(payload.data(), payload.size());
-  result.voters = chunk.added;
+  result.voters = static_cast<uint32_t>(chunk.added.count());
   result.payload = std::make_shared<const Bytes>(std::move(payload));
   return result;
 }

@@ -27,11 +27,20 @@ using WorkerSet = std::bitset<kMaxWorkers + 1>;
 
 // What one worker has sent in this round.
 struct WorkerPart {
-  std::vector<std::optional<uint64_t>> digests;  // by chunk, set once it has arrived
-  uint32_t chunks = 0;
+  // Grows when the worker leaves before its contribution is complete: what it sends when it is back
+  // is another attempt, perhaps with other bytes, and replaces what is not reduced yet.
+  uint32_t attempt = 0;
+  std::vector<std::optional<uint64_t>> digests;  // by chunk, set once it is booked
+  uint32_t chunks = 0;                           // that have arrived
   uint64_t bytes = 0;  // of payloads
   uint64_t samples = 0;
   double loss_sum = 0;
+};
+
+// A chunk on its way in.
+struct Booking {
+  bool fresh = false;  // false: it came before, and does not count again
+  uint32_t attempt = 0;
 };
 
 // A finished chunk of the aggregate.
@@ -53,9 +62,10 @@ class OpenRound {
 
   // -- locked --
   void Await(uint32_t worker);
-  // The worker is gone; what it has sent so far stays counted as far as it is reduced.
-  void NoLongerAwait(uint32_t worker) { awaited_.reset(worker); }
-  // Its further chunks are refused and it is not waited for.
+  // The worker is gone. A complete contribution stays; of another one only what is reduced does.
+  void NoLongerAwait(uint32_t worker);
+  // Its further chunks are refused and it is not waited for. What it has sent counts only as far as
+  // it is reduced.
   void Abstain(uint32_t worker);
   bool IsAwaited(uint32_t worker) const { return awaited_.test(worker); }
   bool HasContributed(uint32_t worker) const { return contributed_.test(worker); }
@@ -66,11 +76,11 @@ class OpenRound {
   const WorkerSet& contributors() const { return contributed_; }
   const WorkerPart& part(uint32_t worker) const { return parts_[worker]; }
 
-  // Books a chunk before its payload is staged. False: it came before, a repetition that does not
-  // count again. INVALID_ARGUMENT: not a chunk of this round, or another payload than before.
-  absl::StatusOr<bool> Book(uint32_t worker, uint32_t index, uint64_t digest, size_t bytes);
+  // Books a chunk before its payload is staged. INVALID_ARGUMENT: not a chunk of this round, or
+  // another payload than before in the same attempt.
+  absl::StatusOr<Booking> Book(uint32_t worker, uint32_t index, uint64_t digest, size_t bytes);
   // After staging. True: the caller is to reduce the chunk now.
-  bool Arrived(uint32_t worker, uint32_t index);
+  bool Arrived(uint32_t worker, uint32_t attempt, uint32_t index);
   // The contribution's end, checked against what came. On error nothing changes.
   absl::Status End(uint32_t worker, const v1::ContributionEnd& end);
   // Chunks that nobody reduces yet and that are complete now (after a worker left or abstained).
@@ -85,26 +95,30 @@ class OpenRound {
 
   // -- not locked --
   // Keeps the payload until the chunk is reduced. A payload that comes too late is dropped.
-  absl::Status Stage(uint32_t worker, uint32_t index, Bytes payload);
-  // `weights` by worker: for reductions that count whole, only contributors are added.
+  absl::Status Stage(uint32_t worker, uint32_t attempt, uint32_t index, Bytes payload);
+  // By the thread that has claimed the chunk, once. Counts who was awaited or had contributed when
+  // it was claimed; for reductions that count whole, only contributors.
   absl::StatusOr<AggregateChunk> Reduce(uint32_t index);
 
  private:
   struct StagedPayload {
     uint32_t worker;
+    uint32_t attempt;
     Bytes payload;
   };
   struct ChunkState {
     absl::Mutex mutex;
     std::vector<StagedPayload> staged ABSL_GUARDED_BY(mutex);
     std::unique_ptr<ChunkAccumulator> accumulator ABSL_GUARDED_BY(mutex);
-    uint32_t added ABSL_GUARDED_BY(mutex) = 0;
+    WorkerSet added ABSL_GUARDED_BY(mutex);
     bool finished ABSL_GUARDED_BY(mutex) = false;
     WorkerSet arrived;     // caller's lock
     bool claimed = false;  // caller's lock
+    WorkerSet counted;     // set under the caller's lock when claimed, then of the claiming thread
   };
   bool IsComplete(const ChunkState& chunk) const;
-  absl::Status AddStaged(uint32_t index, ChunkState& chunk)
+  void Claim(ChunkState& chunk);
+  absl::Status AddStaged(uint32_t index, ChunkState& chunk, const WorkerSet& counted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
   ChunkContext ContextOf(uint32_t index) const;
 

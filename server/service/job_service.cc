@@ -44,7 +44,7 @@ class UploadStream final : public grpc::ServerReadReactor<v1::UploadModelRequest
     if (const absl::Status taken = upload_->Take(request_.part()); !taken.ok()) return End(taken);
     StartRead(&request_);
   }
-  // Comes before the read that ends, so that a cut upload is not taken for a whole one.
+  // May come after the read that ends; a cut upload is then refused for what it lacks.
   void OnCancel() override { cancelled_ = true; }
   void OnDone() override { delete this; }
 

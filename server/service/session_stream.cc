@@ -51,7 +51,7 @@ absl::Status SessionStream::Take(const v1::SessionUp& up) {
   }
   switch (up.body_case()) {
     case v1::SessionUp::kHeartbeat:
-      return supervisor_->OnHeartbeat(hello_);
+      return supervisor_->OnHeartbeat(hello_, up.heartbeat());
     case v1::SessionUp::kEvent:
       supervisor_->OnEvent(hello_, up.event());
       return absl::OkStatus();

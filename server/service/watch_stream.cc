@@ -19,6 +19,7 @@ grpc::ServerWriteReactor<v1::JobStatus>* WatchStream::Serve(JobRegistry* registr
         {
           absl::MutexLock lock(&held->mutex_);
           held->newest_ = status;
+          held->told_ = true;
         }
         held->Wake();
       });
@@ -30,7 +31,7 @@ grpc::ServerWriteReactor<v1::JobStatus>* WatchStream::Serve(JobRegistry* registr
   stream->subscription_ = *subscribed;
   {
     absl::MutexLock lock(&stream->mutex_);
-    if (!stream->newest_.has_value()) stream->newest_ = *std::move(now);
+    if (!stream->told_) stream->newest_ = *std::move(now);
   }
   stream->Wake();
   return reactor;

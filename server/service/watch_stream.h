@@ -33,6 +33,7 @@ class WatchStream final
 
   absl::Mutex mutex_;
   std::optional<v1::JobStatus> newest_ ABSL_GUARDED_BY(mutex_);
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // of a change, so of something newer than the start
 };
 
 class LogStream final : public PullStream<grpc::ServerWriteReactor<v1::JobEvent>, v1::JobEvent> {

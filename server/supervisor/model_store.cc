@@ -1,6 +1,8 @@
 #include "server/supervisor/model_store.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/checkpoint/hf_directory.h"
 
 namespace tally {
 namespace {
@@ -37,6 +40,12 @@ bool IsDigest(const std::string& text) {
 bool Exists(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
+}
+
+absl::Status SyncFile(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid() || ::fsync(file.get()) != 0) return ErrnoStatus(errno, "syncing", path);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -108,24 +117,34 @@ absl::Status ModelUpload::BeginFile(const v1::FilePart& part) {
 
 absl::Status ModelUpload::EndFile() {
   if (name_.empty()) return absl::OkStatus();
+  errno = 0;
   file_.close();
+  const std::string path = absl::StrCat(temporary_, "/", name_);
+  if (!file_.good()) return ErrnoStatus(errno, "writing", path);
   total_ += written_;
   if (written_ != expected_) {
     return absl::DataLossError(absl::StrCat("upload: ", name_, ": expected ", expected_,
                                             " bytes, found ", written_));
   }
-  return absl::OkStatus();
+  return SyncFile(path);
 }
 
 absl::StatusOr<v1::UploadModelResponse> ModelUpload::Finish() {
   if (name_.empty()) return absl::InvalidArgumentError("upload: no file");
   TALLY_RETURN_IF_ERROR(EndFile());
+  // Also what shows that no file is missing, of a model in shards too.
+  TALLY_ASSIGN_OR_RETURN(const auto checkpoint, CheckpointReader::Open(temporary_));
+  if (checkpoint->config_json().empty()) {
+    return absl::InvalidArgumentError("upload: config.json is missing");
+  }
   v1::UploadModelResponse response;
   response.set_digest(DigestToString(digester_.Finish()));
   response.set_bytes(total_);
   const std::string target = absl::StrCat(folder_, "/", response.digest());
   if (Exists(target)) return response;
+  TALLY_RETURN_IF_ERROR(SyncFolder(temporary_));
   if (std::rename(temporary_.c_str(), target.c_str()) != 0) {
+    if (Exists(target)) return response;  // the same model, uploaded at the same time
     return ErrnoStatus(errno, "renaming to", target);
   }
   temporary_.clear();

@@ -1,6 +1,7 @@
 #include "server/supervisor/supervisor.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,9 +46,14 @@ class Supervisor::Observer final : public JobObserver {
       : job_id_(std::move(job_id)), registry_(registry), metrics_(metrics) {}
 
   void OnState(v1::JobState state, const std::string& reason) override {
-    const absl::Status moved = registry_->Transition(job_id_, state, reason);
-    // A run resumed after a crash waits again although the registry has seen it running.
-    if (!moved.ok()) spdlog::debug("job {}: {}", job_id_, std::string(moved.message()));
+    absl::MutexLock lock(&mutex_);
+    Tell(state, reason);
+  }
+  // False while the registry could not write the run's state; to be called now and then.
+  bool TellAgain() {
+    absl::MutexLock lock(&mutex_);
+    if (untold_.has_value()) Tell(untold_->first, std::string(untold_->second));
+    return !untold_.has_value();
   }
   void OnEvent(const std::string& level, const std::string& worker,
                const std::string& message) override {
@@ -68,9 +74,20 @@ class Supervisor::Observer final : public JobObserver {
   void OnRefused(const std::string& kind) override { metrics_->Refused(kind); }
 
  private:
+  // FAILED_PRECONDITION is final: the registry's state is terminal, by a user's word.
+  void Tell(v1::JobState state, const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Status moved = registry_->Transition(job_id_, state, reason);
+    untold_.reset();
+    if (moved.ok() || absl::IsFailedPrecondition(moved)) return;
+    spdlog::error("job {}: its state is not written: {}", job_id_, std::string(moved.message()));
+    untold_ = {state, reason};
+  }
+
   const std::string job_id_;
   JobRegistry* const registry_;
   Metrics* const metrics_;
+  absl::Mutex mutex_;  // taken after the run's lock, before the registry's
+  std::optional<std::pair<v1::JobState, std::string>> untold_ ABSL_GUARDED_BY(mutex_);
 };
 
 Supervisor::Supervisor(SupervisorOptions options, JobRegistry* registry, ModelStore* models,
@@ -136,8 +153,13 @@ absl::Status Supervisor::OpenRun(const std::string& job_id, const v1::JobSpec& s
   options.clock = options_.clock;
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<JobRun> run,
                          JobRun::Open(std::move(options), observer.get()));
-  absl::MutexLock lock(&mutex_);
-  runs_[job_id] = {std::move(run), std::move(observer)};
+  {
+    absl::MutexLock lock(&mutex_);
+    runs_[job_id] = {std::move(observer), run};
+  }
+  // Cancelled before the run was there to be told.
+  const absl::StatusOr<v1::JobStatus> status = registry_->Get(job_id);
+  if (status.ok() && IsTerminal(status->state())) run->Cancel(status->reason());
   return absl::OkStatus();
 }
 
@@ -147,52 +169,57 @@ absl::Status Supervisor::OnHello(const v1::Hello& hello, const std::string& addr
   welcome.mutable_welcome()->set_heartbeat_ms(
       static_cast<uint64_t>(absl::ToInt64Milliseconds(options_.heartbeat)));
   welcome.mutable_welcome()->set_server_version(TALLY_VERSION);
+  std::shared_ptr<JobRun> run;
+  std::shared_ptr<SessionLink> earlier;
   {
     absl::MutexLock lock(&mutex_);
     TALLY_RETURN_IF_ERROR(membership_.Join(hello, address, options_.clock->Steady(),
                                            options_.clock->Wall()));
-    links_[hello.name()] = link;
+    earlier = std::exchange(links_[hello.name()], link);
+    // In the same breath: it must not be taken for free.
+    run = RunOf(hello.name());
+    if (run != nullptr) membership_.Assign(hello.name(), run->job_id());
   }
+  if (earlier != nullptr) earlier->Close(absl::AbortedError("replaced by a newer session"));
   spdlog::info("worker {} joined from {} ({}, version {})", hello.name(), address, hello.device(),
                hello.version());
   link->Send(std::move(welcome));
-  AssignIfMember(hello);
+  if (run != nullptr) SendAssignment(*run, hello.name(), *link);
   Schedule();
   return absl::OkStatus();
 }
 
-// A worker that comes back, after its own restart or the server's, takes its place again.
-void Supervisor::AssignIfMember(const v1::Hello& hello) {
-  std::shared_ptr<JobRun> run;
-  std::shared_ptr<SessionLink> link;
-  uint32_t index = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const auto& [job_id, entry] : runs_) {
-      const std::vector<std::string>& workers = entry.run->workers();
-      const auto found = std::find(workers.begin(), workers.end(), hello.name());
-      if (found == workers.end()) continue;
-      index = static_cast<uint32_t>(found - workers.begin());
-      run = entry.run;
-    }
-    if (run == nullptr) return;
-    membership_.Assign(hello.name(), run->job_id());
-    link = links_[hello.name()];
+std::shared_ptr<JobRun> Supervisor::RunOf(const std::string& worker) const {
+  for (const auto& [job_id, entry] : runs_) {
+    const std::vector<std::string>& workers = entry.run->workers();
+    if (entry.run->ended()) continue;
+    if (std::find(workers.begin(), workers.end(), worker) != workers.end()) return entry.run;
   }
-  if (run->ended()) {
-    return link->Send(ReleaseMessage(run->job_id(), "the job has ended"));
-  }
-  const absl::StatusOr<v1::JobStatus> status = registry_->Get(run->job_id());
-  if (!status.ok()) return;
-  link->Send(AssignmentMessage(run->job_id(), status->spec(), index, run->workers().size()));
+  return nullptr;
 }
 
-absl::Status Supervisor::OnHeartbeat(const v1::Hello& hello) {
+// A worker that comes back, after its own restart or the server's, takes its place again.
+void Supervisor::SendAssignment(const JobRun& run, const std::string& worker,
+                                SessionLink& link) const {
+  const absl::StatusOr<v1::JobStatus> status = registry_->Get(run.job_id());
+  if (!status.ok()) return;
+  const std::vector<std::string>& workers = run.workers();
+  const auto index = static_cast<uint32_t>(
+      std::find(workers.begin(), workers.end(), worker) - workers.begin());
+  link.Send(AssignmentMessage(run.job_id(), status->spec(), index, workers.size()));
+}
+
+absl::Status Supervisor::OnHeartbeat(const v1::Hello& hello, const v1::Heartbeat& heartbeat) {
   absl::MutexLock lock(&mutex_);
-  if (membership_.Heard(hello.name(), hello.instance(), options_.clock->Steady())) {
-    return absl::OkStatus();
+  if (!membership_.Heard(hello.name(), hello.instance(), options_.clock->Steady())) {
+    return absl::UnavailableError(absl::StrCat("worker ", hello.name(), ": its lease has ended"));
   }
-  return absl::UnavailableError(absl::StrCat("worker ", hello.name(), ": its lease has ended"));
+  // It is at no job, and what it was assigned is over: whatever became of its JobLeft, it is free.
+  const std::string job_id = membership_.Find(hello.name())->job_id;
+  if (heartbeat.job_id().empty() && !job_id.empty() && runs_.count(job_id) == 0) {
+    membership_.Assign(hello.name(), "");
+  }
+  return absl::OkStatus();
 }
 
 void Supervisor::OnEvent(const v1::Hello& hello, const v1::WorkerEvent& event) {
@@ -396,7 +423,7 @@ void Supervisor::ReleaseEnded() {
   {
     absl::MutexLock lock(&mutex_);
     for (auto it = runs_.begin(); it != runs_.end();) {
-      if (!it->second.run->ended()) {
+      if (!it->second.run->ended() || !it->second.observer->TellAgain()) {
         ++it;
         continue;
       }

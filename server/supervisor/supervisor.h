@@ -55,7 +55,7 @@ class Supervisor {
   absl::Status OnHello(const v1::Hello& hello, const std::string& address,
                        std::shared_ptr<SessionLink> link);
   // UNAVAILABLE when the lease has ended meanwhile: the worker says hello again.
-  absl::Status OnHeartbeat(const v1::Hello& hello);
+  absl::Status OnHeartbeat(const v1::Hello& hello, const v1::Heartbeat& heartbeat);
   void OnEvent(const v1::Hello& hello, const v1::WorkerEvent& event);
   void OnLeft(const v1::Hello& hello, const v1::JobLeft& left);
   void OnSessionEnd(const v1::Hello& hello, const SessionLink* link);
@@ -72,8 +72,8 @@ class Supervisor {
  private:
   class Observer;
   struct Run {
+    std::unique_ptr<Observer> observer;  // outlives the run: its fold thread may be calling
     std::shared_ptr<JobRun> run;
-    std::unique_ptr<Observer> observer;
   };
   struct Message {
     std::shared_ptr<SessionLink> link;
@@ -90,7 +90,10 @@ class Supervisor {
   void StartJob(const JobStart& start, const v1::JobSpec& spec);
   void AnnounceAssignment(const std::string& job_id, const v1::JobSpec& spec,
                           const std::vector<std::string>& workers);
-  void AssignIfMember(const v1::Hello& hello);
+  // The run that this worker is a member of; null if none.
+  std::shared_ptr<JobRun> RunOf(const std::string& worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendAssignment(const JobRun& run, const std::string& worker, SessionLink& link) const;
   void Tick();
   void ExpireLeases();
   void ReleaseEnded();
