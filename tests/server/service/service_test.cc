@@ -312,6 +312,53 @@ TEST_F(ServiceTest, AttachToUnknownJobAndChunkBeforeAttach) {
   EXPECT_THAT(status.error_message(), HasSubstr("attach first"));
 }
 
+// A unary call or a stream of one request with raw bytes; the answers' bytes are not looked at.
+grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                     const std::string& request) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(&context, method, &queue);
+  const auto wait = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  call->StartCall(nullptr);
+  wait();
+  const grpc::Slice slice(request);
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  wait();
+  call->WritesDone(nullptr);
+  wait();
+  grpc::ByteBuffer answer;
+  do {
+    call->Read(&answer, nullptr);
+  } while (wait());
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  wait();
+  return status;
+}
+
+TEST_F(ServiceTest, GarbageFramesAreRefused) {
+  for (const std::string& garbage : {std::string("\xff\xff\xff\xff", 4), std::string("\x7a\x05x"),
+                                     std::string(1000, 'z')}) {
+    const grpc::Status status =
+        CallRaw(channel_, "/tally.v1.TrainingService/Exchange", garbage);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  }
+}
+
+TEST_F(ServiceTest, HealthAndReflectionAreServed) {
+  EXPECT_TRUE(CallRaw(channel_, "/grpc.health.v1.Health/Check", "").ok());
+  // ServerReflectionRequest{list_services: ""}
+  EXPECT_TRUE(CallRaw(channel_,
+                      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                      std::string("\x3a\x00", 2))
+                  .ok());
+}
+
 TEST_F(ServiceTest, SecondDaemonOfOneNameIsRefused) {
   TestWorker first(channel_, "a"), second(channel_, "a");
   EXPECT_TRUE(first.Hello("1"));
