@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test: installs packages, builds, runs ctest. With "sanitizers" also the asan+ubsan and tsan
-# presets on common, server and client.
+# Every test: installs packages, builds, runs ctest. Arguments go to ctest. tests/sanitize.sh has the
+# sanitizer builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
