@@ -1,0 +1,153 @@
+// A server that is killed, stopped, started twice, or watched for long.
+#include <signal.h>
+
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/system/cluster.h"
+#include "tests/system/long_job.h"
+#include "tests/system/result.h"
+
+namespace tally::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+TEST(ServerFaultsTest, AKilledServerTakesItsJobUpAgain) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  const std::string job_id = cluster.Submit(LongJob("{count: 2}", "200"));
+  cluster.WaitForRound(job_id, 20);
+  cluster.server().Kill();
+  cluster.StartServer();
+  EXPECT_THAT(cluster.Events(job_id), Contains("the server was restarted; the job goes on"));
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  CheckResult(cluster, job_id);
+  EXPECT_TRUE(cluster.worker("worker-0").running());
+  EXPECT_TRUE(cluster.worker("worker-1").running());
+  cluster.WaitForFreeWorkers(2);
+  cluster.WaitForState(cluster.Submit({}), "SUCCEEDED");
+}
+
+TEST(ServerFaultsTest, AResultOutlivesTheServer) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  const std::string job_id = cluster.Submit({});
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  const std::string before = Contents(cluster.Download(job_id) + "/model.safetensors");
+  cluster.server().Kill();
+  cluster.StartServer();
+  EXPECT_EQ(Contents(CheckResult(cluster, job_id) + "/model.safetensors"), before);
+}
+
+TEST(ServerFaultsTest, ACancelledJobStaysCancelled) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  const std::string running = cluster.Submit(LongJob("{count: 2}", "100000"));
+  const std::string queued = cluster.Submit({.name = "queued"});
+  cluster.WaitForRound(running, 5);
+  for (const std::string& job_id : {queued, running}) {
+    EXPECT_EQ(cluster.Tally({"cancel", job_id}).exit_code, 0);
+  }
+  cluster.server().Kill();
+  cluster.StartServer();
+  EXPECT_EQ(cluster.Status(running)["state"], "CANCELLED");
+  EXPECT_EQ(cluster.Status(queued)["state"], "CANCELLED");
+  cluster.WaitForFreeWorkers(2);
+  cluster.WaitForState(cluster.Submit({}), "SUCCEEDED");
+  EXPECT_EQ(cluster.Status(running)["state"], "CANCELLED");
+}
+
+TEST(ServerFaultsTest, SigtermEndsTheServerThoughAJobRunsAndIsWatched) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  const std::string job_id = cluster.Submit(LongJob("{count: 2}", "1000"));
+  const auto watch = cluster.StartTally({"watch", job_id}, "watch.log");
+  const auto follow = cluster.StartTally({"logs", job_id, "--follow"}, "follow.log");
+  cluster.WaitForRound(job_id, 20);
+  WaitUntil([&] { return Contents(cluster.File("watch.log")) != ""; }, [] { return "a watch"; });
+  cluster.server().Signal(SIGTERM);
+  EXPECT_EQ(cluster.server().Wait(), 0);
+  EXPECT_TRUE(watch->running());
+  cluster.StartServer();
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  // Both went on over the restart.
+  EXPECT_EQ(watch->Wait(), 0) << Contents(cluster.File("watch.log"));
+  EXPECT_EQ(follow->Wait(), 0) << Contents(cluster.File("follow.log"));
+  CheckResult(cluster, job_id);
+}
+
+size_t ErrorLines(const std::string& text) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  return static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [](const auto& line) {
+    return absl::StartsWith(line, "tally-server: ");
+  }));
+}
+
+TEST(ServerFaultsTest, ASecondServerOnTheStateFolderIsRefused) {
+  Cluster cluster;
+  const std::string yaml = cluster.WriteServerYaml("127.0.0.1:0", cluster.server_state());
+  const Output refused = cluster.Run({TALLY_SERVER_PROGRAM, yaml});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(ErrorLines(refused.err), 1u) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("state_dir in use by another server"));
+  EXPECT_THAT(refused.err, HasSubstr(cluster.server_state()));
+  EXPECT_TRUE(cluster.TallyJson({"list"}).empty());
+}
+
+TEST(ServerFaultsTest, APortInUseIsNamed) {
+  Cluster cluster;
+  const std::string yaml = cluster.WriteServerYaml(cluster.address(), cluster.File("second"));
+  const Output refused = cluster.Run({TALLY_SERVER_PROGRAM, yaml});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(ErrorLines(refused.err), 1u) << refused.err;
+  // The status endpoint's port is in use as well, and is opened first.
+  EXPECT_THAT(refused.err, HasSubstr("tally-server: "));
+  EXPECT_THAT(refused.err, HasSubstr(cluster.status_address()));
+}
+
+TEST(ServerFaultsTest, AnIpv6LoopbackAddressIsServed) {
+  if (!std::filesystem::exists("/proc/net/if_inet6") ||
+      !absl::StrContains(testing::Contents("/proc/net/if_inet6"), "00000000000000000000000000000001")) {
+    GTEST_SKIP() << "no IPv6 here";
+  }
+  Cluster cluster("1s", "[::1]:0");
+  EXPECT_THAT(cluster.address(), ::testing::StartsWith("[::1]:"));
+  cluster.StartWorkers(1);
+  cluster.WaitForState(cluster.Submit({.workers = "{count: 1}"}), "SUCCEEDED");
+}
+
+// The number before " kB" in a line of /proc/PID/status.
+long ResidentKilobytes(pid_t pid) {
+  const std::string status = Contents(absl::StrCat("/proc/", pid, "/status"));
+  const size_t at = status.find("VmRSS:");
+  return at == std::string::npos ? -1 : std::stol(status.substr(at + 6));
+}
+
+long OpenDescriptors(pid_t pid) {
+  const auto folder = std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/fd"));
+  return std::distance(begin(folder), end(folder));
+}
+
+TEST(ServerFaultsTest, RoundsCostNeitherMemoryNorDescriptors) {
+  Cluster cluster;
+  cluster.StartWorkers(1);
+  const std::string job_id = cluster.Submit(
+      {.workers = "{count: 1}", .rounds = "1500", .more = "snapshot_every: 50"});
+  cluster.WaitForRound(job_id, 300);
+  const pid_t pid = cluster.server().pid();
+  const long memory = ResidentKilobytes(pid);
+  const long descriptors = OpenDescriptors(pid);
+  ASSERT_GT(memory, 0);
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  EXPECT_LT(ResidentKilobytes(pid), memory + 8 * 1024);
+  EXPECT_LT(OpenDescriptors(pid), descriptors + 5);
+}
+
+}  // namespace
+}  // namespace tally::testing
