@@ -138,7 +138,8 @@ class TestWorker {
     return absl::OkStatus();
   }
   void Leave() {
-    run_->Detach(attachment_);
+    if (run_ != nullptr) run_->Detach(attachment_);
+    run_.reset();
     open_.reset();
   }
   void ForgetParameters() { round_.reset(); }
