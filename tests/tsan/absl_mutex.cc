@@ -9,8 +9,9 @@
 
 namespace {
 
-// The mutex that this thread awaits something on: it holds it while the condition is looked at.
-thread_local absl::Mutex* awaited = nullptr;
+// The mutex that this thread awaits something on or unlocks: it holds it while conditions, its own
+// or those of waiters, are looked at.
+thread_local absl::Mutex* held = nullptr;
 
 template <typename Result, typename... Args>
 Result Next(const char* symbol, Args... args) {
@@ -30,7 +31,9 @@ void absl::Mutex::Lock() {
 
 void absl::Mutex::Unlock() {
   __tsan_release(this);
+  held = this;
   NEXT(void, "5Mutex6UnlockEv", this);
+  held = nullptr;
 }
 
 void absl::Mutex::ReaderLock() {
@@ -40,7 +43,9 @@ void absl::Mutex::ReaderLock() {
 
 void absl::Mutex::ReaderUnlock() {
   __tsan_release(this);
+  held = this;
   NEXT(void, "5Mutex12ReaderUnlockEv", this);
+  held = nullptr;
 }
 
 bool absl::Mutex::TryLock() {
@@ -51,25 +56,25 @@ bool absl::Mutex::TryLock() {
 
 void absl::Mutex::Await(const Condition& condition) {
   __tsan_release(this);
-  awaited = this;
+  held = this;
   NEXT(void, "5Mutex5AwaitERKNS0_9ConditionE", this, &condition);
-  awaited = nullptr;
+  held = nullptr;
   __tsan_acquire(this);
 }
 
 bool absl::Mutex::AwaitWithTimeout(const Condition& condition, absl::Duration timeout) {
   __tsan_release(this);
-  awaited = this;
+  held = this;
   const bool met = NEXT(bool, "5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE", this,
                         &condition, timeout);
-  awaited = nullptr;
+  held = nullptr;
   __tsan_acquire(this);
   return met;
 }
 
 bool absl::Condition::Eval() const {
-  if (awaited != nullptr) __tsan_acquire(awaited);
+  if (held != nullptr) __tsan_acquire(held);
   const bool met = Next<bool>("_ZNK" TALLY_ABSL "9Condition4EvalEv", this);
-  if (awaited != nullptr) __tsan_release(awaited);  // Await may give the lock up now
+  if (held != nullptr) __tsan_release(held);  // which may be given up now
   return met;
 }
