@@ -118,12 +118,17 @@ bool Reported(absl::string_view problems, absl::string_view field) {
   return absl::StrContains(problems, absl::StrCat(": ", field, ": "));
 }
 
-bool IsNews(absl::string_view problems, const std::string& field) {
+// Problems of the document, and of the spec read from it.
+bool IsNews(absl::string_view problems, const std::vector<SpecProblem>& spec_problems,
+            const std::string& field) {
   if (Reported(problems, field)) return false;
   for (const auto& [leaning, others] : Leaning()) {
     if (leaning != field) continue;
     for (const std::string& other : others) {
       if (Reported(problems, other)) return false;
+      for (const SpecProblem& problem : spec_problems) {
+        if (problem.field == other) return false;
+      }
     }
   }
   return true;
@@ -133,8 +138,9 @@ void ReportSpecProblems(ConfigDocument& document, const JobFile& file) {
   const absl::Status so_far = document.Finish();
   v1::JobSpec spec = file.spec;
   if (!file.base.empty()) spec.mutable_model()->set_base_digest(kDigestToCome);
-  for (const SpecProblem& problem : FindSpecProblems(spec)) {
-    if (!IsNews(so_far.message(), problem.field)) continue;
+  const std::vector<SpecProblem> problems = FindSpecProblems(spec);
+  for (const SpecProblem& problem : problems) {
+    if (!IsNews(so_far.message(), problems, problem.field)) continue;
     const std::pair<std::string, std::string> path =
         absl::StrSplit(problem.field, absl::MaxSplits('.', 1));
     const bool top = path.second.empty();
