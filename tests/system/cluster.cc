@@ -74,10 +74,10 @@ Cluster::~Cluster() {
   }
 }
 
-std::string Cluster::WriteServerYaml(const std::string& listen, const std::string& state) {
+std::string Cluster::WriteServerYaml(const std::string& listen, const std::string& status,
+                                     const std::string& state) {
   const std::string path = File(absl::StrCat("server-", commands_++, ".yaml"));
-  Write(path, absl::StrCat("listen: \"", listen, "\"\nstatus: \"", status_address_,
-                           "\"\nstate_dir: ", state, "\nheartbeat: ", heartbeat_,
+  Write(path, absl::StrCat("listen: \"", listen, "\"\nstatus: \"", status, "\"\nstate_dir: ", state, "\nheartbeat: ", heartbeat_,
                            "\nlog: {level: debug}\n"));
   return path;
 }
@@ -86,7 +86,7 @@ void Cluster::StartServer() {
   server_.reset();
   const size_t starts = CountLines(ServerLog(), "status on ");
   server_ = std::make_unique<Process>(
-      std::vector<std::string>{kServer, WriteServerYaml(address_, server_state())},
+      std::vector<std::string>{kServer, WriteServerYaml(address_, status_address_, server_state())},
       ServerLog(), ServerLog());
   WaitUntil([&] { return !server_->running() || CountLines(ServerLog(), "status on ") > starts; },
             [&] { return "the server's start: " + Contents(ServerLog()); });

@@ -60,7 +60,8 @@ class Cluster {
   Process& worker(const std::string& name) { return *workers_.at(name); }
   // Configuration files, for a daemon that the cluster is not to start. `state` is its folder.
   std::string WriteWorkerYaml(const std::string& name, const std::string& state);
-  std::string WriteServerYaml(const std::string& listen, const std::string& state);
+  std::string WriteServerYaml(const std::string& listen, const std::string& status,
+                              const std::string& state);
 
   // `tally --server ADDRESS ARGUMENTS`, to its end.
   Output Tally(std::vector<std::string> arguments, const Environment& environment = {});

@@ -1,4 +1,7 @@
 // What a person does: submit, look, download.
+#include <algorithm>
+#include <ostream>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -130,6 +133,8 @@ constexpr char kVit[] =
 constexpr char kResnet[] =
     "{architecture: resnet_cifar, config: {depth: 8, num_labels: 4, image_size: 8}}";
 constexpr char kMajority[] = "{name: distributed_lion, weight_decay: 0.1}";
+
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
 class VariantTest : public ::testing::TestWithParam<Variant> {};
 

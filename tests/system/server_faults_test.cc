@@ -1,6 +1,7 @@
 // A server that is killed, stopped, started twice, or watched for long.
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -91,7 +92,7 @@ size_t ErrorLines(const std::string& text) {
 
 TEST(ServerFaultsTest, ASecondServerOnTheStateFolderIsRefused) {
   Cluster cluster;
-  const std::string yaml = cluster.WriteServerYaml("127.0.0.1:0", cluster.server_state());
+  const std::string yaml = cluster.WriteServerYaml("127.0.0.1:0", "127.0.0.1:0", cluster.server_state());
   const Output refused = cluster.Run({TALLY_SERVER_PROGRAM, yaml});
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_EQ(ErrorLines(refused.err), 1u) << refused.err;
@@ -102,18 +103,22 @@ TEST(ServerFaultsTest, ASecondServerOnTheStateFolderIsRefused) {
 
 TEST(ServerFaultsTest, APortInUseIsNamed) {
   Cluster cluster;
-  const std::string yaml = cluster.WriteServerYaml(cluster.address(), cluster.File("second"));
-  const Output refused = cluster.Run({TALLY_SERVER_PROGRAM, yaml});
-  EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_EQ(ErrorLines(refused.err), 1u) << refused.err;
-  // The status endpoint's port is in use as well, and is opened first.
-  EXPECT_THAT(refused.err, HasSubstr("tally-server: "));
-  EXPECT_THAT(refused.err, HasSubstr(cluster.status_address()));
+  const std::string free = "127.0.0.1:0";
+  const std::string second = cluster.File("second");
+  const std::pair<std::string, std::string> cases[] = {
+      {cluster.WriteServerYaml(cluster.address(), free, second), cluster.address()},
+      {cluster.WriteServerYaml(free, cluster.status_address(), second), cluster.status_address()}};
+  for (const auto& [yaml, address] : cases) {
+    const Output refused = cluster.Run({TALLY_SERVER_PROGRAM, yaml});
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_EQ(ErrorLines(refused.err), 1u) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("tally-server: "));
+    EXPECT_THAT(refused.err, HasSubstr(absl::StrCat(address, ": Address already in use")));
+  }
 }
 
 TEST(ServerFaultsTest, AnIpv6LoopbackAddressIsServed) {
-  if (!std::filesystem::exists("/proc/net/if_inet6") ||
-      !absl::StrContains(testing::Contents("/proc/net/if_inet6"), "00000000000000000000000000000001")) {
+  if (!absl::StrContains(Contents("/proc/net/if_inet6"), "00000000000000000000000000000001")) {
     GTEST_SKIP() << "no IPv6 here";
   }
   Cluster cluster("1s", "[::1]:0");
