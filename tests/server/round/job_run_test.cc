@@ -177,6 +177,7 @@ TEST_F(JobRunTest, LateJoinerGetsSnapshotPastRoundsAndTheOpenOne) {
 
 TEST_F(JobRunTest, SlowReaderCatchesUpFromTheLedger) {
   spec_.set_chunk_elements(0);
+  spec_.set_rounds(6);  // more than are run: the end of a job tells everybody to stop
   spec_.mutable_method()->set_name("global_lion");
   LayoutBuilder builder;
   builder.AddBlock("a").AddTensor("a.weight", {6'000'000});  // 24 MB a round
