@@ -11,7 +11,7 @@ namespace tally {
 // at a time.
 class StopSignals {
  public:
-  // To be called before any other thread is started: they all inherit the mask. Threads that libraries
+  // To be called before other threads are started: they all inherit the mask. Threads that libraries
   // start while they are loaded (OpenBLAS) do not, and may be given a signal as well: it is passed
   // on. Signals from here on are kept until there is an object. Also ignores SIGPIPE.
   static void Block();

@@ -35,6 +35,22 @@ TEST(ServerFaultsTest, AKilledServerTakesItsJobUpAgain) {
   cluster.WaitForState(cluster.Submit({}), "SUCCEEDED");
 }
 
+// Whatever the server was at when it died: a round, a snapshot, workers that were catching up.
+TEST(ServerFaultsTest, AServerKilledAgainAndAgainLosesNothing) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  JobText job = LongJob("{count: 2}", "150");
+  job.more = "digest_every: 1\nsnapshot_every: 3\nevaluate_every: 10";
+  const std::string job_id = cluster.Submit(job);
+  for (const uint64_t round : {1, 30, 60, 90}) {
+    cluster.WaitForRound(job_id, round);
+    cluster.server().Kill();
+    cluster.StartServer();
+  }
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  CheckResult(cluster, job_id);
+}
+
 TEST(ServerFaultsTest, AResultOutlivesTheServer) {
   Cluster cluster;
   cluster.StartWorkers(2);
