@@ -77,8 +77,8 @@ Cluster::~Cluster() {
 std::string Cluster::WriteServerYaml(const std::string& listen, const std::string& status,
                                      const std::string& state) {
   const std::string path = File(absl::StrCat("server-", commands_++, ".yaml"));
-  Write(path, absl::StrCat("listen: \"", listen, "\"\nstatus: \"", status, "\"\nstate_dir: ", state, "\nheartbeat: ", heartbeat_,
-                           "\nlog: {level: debug}\n"));
+  Write(path, absl::StrCat("listen: \"", listen, "\"\nstatus: \"", status, "\"\nstate_dir: ", state,
+                           "\nheartbeat: ", heartbeat_, "\nlog: {level: debug}\n"));
   return path;
 }
 

@@ -108,7 +108,8 @@ size_t ErrorLines(const std::string& text) {
 
 TEST(ServerFaultsTest, ASecondServerOnTheStateFolderIsRefused) {
   Cluster cluster;
-  const std::string yaml = cluster.WriteServerYaml("127.0.0.1:0", "127.0.0.1:0", cluster.server_state());
+  const std::string yaml =
+      cluster.WriteServerYaml("127.0.0.1:0", "127.0.0.1:0", cluster.server_state());
   const Output refused = cluster.Run({TALLY_SERVER_PROGRAM, yaml});
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_EQ(ErrorLines(refused.err), 1u) << refused.err;
