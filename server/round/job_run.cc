@@ -15,8 +15,8 @@ constexpr absl::Duration kSyncInterval = absl::Seconds(1);
 
 }  // namespace
 
-JobRun::JobRun(JobRunOptions options, JobObserver* observer)
-    : options_(std::move(options)), observer_(observer) {
+JobRun::JobRun(JobRunOptions options, std::shared_ptr<JobObserver> observer)
+    : options_(std::move(options)), observer_(std::move(observer)) {
   absl::MutexLock lock(&mutex_);
   state_since_ = options_.clock->Steady();
   stats_.resize(options_.workers.size());
@@ -37,8 +37,8 @@ JobRun::~JobRun() {
 }
 
 absl::StatusOr<std::shared_ptr<JobRun>> JobRun::Open(JobRunOptions options,
-                                                     JobObserver* observer) {
-  std::shared_ptr<JobRun> run(new JobRun(std::move(options), observer));
+                                                     std::shared_ptr<JobObserver> observer) {
+  std::shared_ptr<JobRun> run(new JobRun(std::move(options), std::move(observer)));
   TALLY_RETURN_IF_ERROR(run->OpenFolder());
   return run;
 }

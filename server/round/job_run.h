@@ -47,8 +47,9 @@ struct JobRunOptions {
 
 class JobRun {
  public:
-  // Takes up the job where its folder says it is. `observer` outlives the run.
-  static absl::StatusOr<std::shared_ptr<JobRun>> Open(JobRunOptions options, JobObserver* observer);
+  // Takes up the job where its folder says it is.
+  static absl::StatusOr<std::shared_ptr<JobRun>> Open(JobRunOptions options,
+                                                      std::shared_ptr<JobObserver> observer);
   ~JobRun();
 
   // PERMISSION_DENIED for a worker that the job was not assigned; INVALID_ARGUMENT for a layout
@@ -84,7 +85,7 @@ class JobRun {
     std::shared_ptr<OpenRound> round;
   };
 
-  JobRun(JobRunOptions options, JobObserver* observer);
+  JobRun(JobRunOptions options, std::shared_ptr<JobObserver> observer);
   absl::Status OpenFolder();
   absl::Status AdoptLayout(const v1::LayoutProto& proto) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeUpCounts(const v1::JobStatus& before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -182,7 +183,7 @@ class JobRun {
   void EnforcePauseLimit(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const JobRunOptions options_;
-  JobObserver* const observer_;
+  const std::shared_ptr<JobObserver> observer_;
 
   std::atomic<bool> ended_{false};
   mutable absl::Mutex mutex_;

@@ -143,7 +143,7 @@ void Supervisor::ResumeUnfinished() {
 
 absl::Status Supervisor::OpenRun(const std::string& job_id, const v1::JobSpec& spec,
                                  const std::vector<std::string>& workers) {
-  auto observer = std::make_unique<Observer>(job_id, registry_, metrics_);
+  auto observer = std::make_shared<Observer>(job_id, registry_, metrics_);
   JobRunOptions options;
   options.job_id = job_id;
   options.spec = spec;
@@ -152,7 +152,7 @@ absl::Status Supervisor::OpenRun(const std::string& job_id, const v1::JobSpec& s
   options.strict_durability = options_.strict_durability;
   options.clock = options_.clock;
   TALLY_ASSIGN_OR_RETURN(std::shared_ptr<JobRun> run,
-                         JobRun::Open(std::move(options), observer.get()));
+                         JobRun::Open(std::move(options), observer));
   {
     absl::MutexLock lock(&mutex_);
     runs_[job_id] = {std::move(observer), run};
@@ -432,7 +432,6 @@ void Supervisor::ReleaseEnded() {
         if (link == links_.end()) continue;
         messages.push_back({link->second, ReleaseMessage(it->first, "the job has ended")});
       }
-      retired_.push_back(std::move(it->second.observer));
       it = runs_.erase(it);
     }
   }

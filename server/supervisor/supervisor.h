@@ -72,7 +72,7 @@ class Supervisor {
  private:
   class Observer;
   struct Run {
-    std::unique_ptr<Observer> observer;  // outlives the run: its fold thread may be calling
+    std::shared_ptr<Observer> observer;
     std::shared_ptr<JobRun> run;
   };
   struct Message {
@@ -112,7 +112,6 @@ class Supervisor {
   std::map<std::string, Run> runs_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration saved_at_ = absl::ZeroDuration();  // of the timer thread
-  std::vector<std::unique_ptr<Observer>> retired_;  // of the timer thread; streams may hold their runs
   std::thread timer_;
 };
 

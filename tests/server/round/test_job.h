@@ -400,7 +400,8 @@ class JobRunTest : public ::testing::Test {
     return options;
   }
   void Open() {
-    auto run = JobRun::Open(Options(), &observer_);
+    // The fixture's own, which outlives every run.
+    auto run = JobRun::Open(Options(), {std::shared_ptr<void>(), &observer_});
     ASSERT_THAT(run, IsOk());
     run_ = *std::move(run);
   }
