@@ -61,6 +61,7 @@ CLI::App* AddCommand(CommandLine& line, const std::string& name, const std::stri
                      absl::Duration time, std::function<absl::Status()> run) {
   CLI::App* command = line.app.add_subcommand(name, help);
   command->fallthrough();  // `tally list --json` as well as `tally --json list`
+  command->footer("--server, --json, --timeout and the TLS options of `tally --help` go here, too.");
   command->callback([&session = line.session, &chosen = line.chosen, time, run = std::move(run)] {
     chosen = [&session, time, run] {
       TALLY_RETURN_IF_ERROR(session.Open(time));

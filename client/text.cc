@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 namespace tally {
 namespace {
@@ -30,7 +31,9 @@ std::string Row(const std::vector<std::string>& cells, const std::vector<size_t>
 }  // namespace
 
 std::string Printable(absl::string_view text) {
-  std::string printable(text);
+  // Several problems of one file come a line each; they stay apart on one line.
+  std::string printable =
+      absl::StrReplaceAll(absl::StripTrailingAsciiWhitespace(text), {{"\n", "; "}});
   std::replace_if(
       printable.begin(), printable.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); },
       '?');

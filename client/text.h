@@ -11,7 +11,8 @@
 
 namespace tally {
 
-// With control characters, which a terminal would obey, as '?'. UTF-8 stays.
+// On one line: line ends become "; ", other control characters, which a terminal would obey, '?'.
+// UTF-8 stays.
 std::string Printable(absl::string_view text);
 
 // "42s", "3m05s", "1h02m", "2d03h"; "" if negative.

@@ -34,7 +34,7 @@ absl::Status FollowOnce(Session& session, const std::string& job_id, StatusView&
 absl::Status Outcome(const v1::JobStatus& job) {
   if (job.state() == v1::SUCCEEDED) return absl::OkStatus();
   const std::string reason = Printable(job.reason());
-  return absl::AbortedError(absl::StrCat("job ", job.job_id(), " ", StateName(job.state()),
+  return absl::AbortedError(absl::StrCat(job.job_id(), " ", StateName(job.state()),
                                          reason.empty() ? "" : ": ", reason));
 }
 

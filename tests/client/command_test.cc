@@ -71,7 +71,7 @@ TEST_F(CommandTest, LogsAreLinesAndJsonLines) {
   event.set_worker("w1");
   event.set_message("attached\nto");
   service().events = {event};
-  EXPECT_THAT(Run({"logs", "job-1"}).out, HasSubstr("INFO    w1: attached?to\n"));
+  EXPECT_THAT(Run({"logs", "job-1"}).out, HasSubstr("INFO    w1: attached; to\n"));
   EXPECT_EQ(nlohmann::json::parse(Run({"logs", "job-1", "-f", "--json"}).out).at("worker"), "w1");
 }
 

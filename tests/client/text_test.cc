@@ -44,8 +44,13 @@ TEST(Text, BytesAndTimes) {
   EXPECT_EQ(ShortTime(86400, absl::UTCTimeZone()), "1970-01-02 00:00:00");
 }
 
+TEST(Text, PrintableKeepsProblemsApartOnOneLine) {
+  EXPECT_EQ(Printable("a: unknown key\nb: unknown key\n"), "a: unknown key; b: unknown key");
+  EXPECT_EQ(Printable("a\tb\x1b[2J"), "a?b?[2J");
+}
+
 TEST(Text, TableAlignsByCharacters) {
-  EXPECT_EQ(Table({"A", "B"}, {{"å", "1"}, {"long", "2"}, {"x\n", ""}}),
+  EXPECT_EQ(Table({"A", "B"}, {{"å", "1"}, {"long", "2"}, {"x\x1b", ""}}),
             "A     B\nå     1\nlong  2\nx?\n");
 }
 

@@ -37,7 +37,7 @@ TEST_F(Watch, FailedAndCancelledJobsFailTheCommand) {
   service().watches = {{failed}, {StatusOf(v1::CANCELLED, 3)}};
   const Result result = Run({"watch", "job-1"});
   EXPECT_EQ(result.code, ExitCode::kFailed);
-  EXPECT_THAT(result.err, HasSubstr("job job-1 FAILED: below the minimum"));
+  EXPECT_THAT(result.err, HasSubstr("tally: job-1 FAILED: below the minimum"));
   EXPECT_EQ(Run({"watch", "job-1"}).code, ExitCode::kFailed);
 }
 
