@@ -76,9 +76,13 @@ absl::Status TrainingLoop::Run() {
       replica_->Invalidate();
       options_.report("warning", std::string(status.message()));
     }
+    if (WaitOrCancelled(absl::ZeroDuration())) {
+      return absl::CancelledError("released by the server");
+    }
     const absl::Duration pause = backoff_.Next();
     spdlog::warn("job {}: exchange: {}; again in {}", options_.assignment.job_id(),
-                 std::string(status.message()), absl::FormatDuration(pause));
+                 std::string(status.message()),
+                 absl::FormatDuration(absl::Trunc(pause, absl::Milliseconds(1))));
     if (WaitOrCancelled(pause)) return absl::CancelledError("released by the server");
   }
 }

@@ -52,8 +52,11 @@ int main(int argc, char** argv) {
   tally::EvaluateOptions evaluate;
   CLI::Option* model = app.add_option("--evaluate", evaluate.model,
                                       "score this model directory on a test split, and exit");
-  app.add_option("--architecture", evaluate.architecture, "of the model to score")->needs(model);
-  app.add_option("--data-set", evaluate.data_set, "to score it on")->needs(model);
+  CLI::Option* architecture =
+      app.add_option("--architecture", evaluate.architecture, "of the model to score")->needs(model);
+  CLI::Option* data_set =
+      app.add_option("--data-set", evaluate.data_set, "to score it on")->needs(model);
+  model->needs(architecture)->needs(data_set);
   app.set_version_flag("--version", std::string("tally-worker ") + TALLY_VERSION);
   try {
     app.parse(argc, argv);

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +21,22 @@ namespace {
 std::string HostName() {
   char name[65] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "worker";
+}
+
+constexpr char kNameRule[] = "expected 1 to 64 characters of A-Z, a-z, 0-9, '.', '_', '-'";
+
+// What the server takes as a worker's name, and a job file as a data set's.
+bool IsName(absl::string_view text) {
+  return !text.empty() && text.size() <= 64 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+         });
+}
+
+void ReadName(ConfigMap& root, WorkerConfig& config) {
+  config.name = root.String("name", HostName());
+  if (IsName(config.name)) return;
+  root.ErrorHere("name", absl::StrCat(kNameRule, ", found \"", config.name, "\""));
 }
 
 void ReadServer(ConfigMap& root, WorkerConfig& config) {
@@ -40,6 +59,9 @@ void ReadDevice(ConfigMap& root, WorkerConfig& config) {
 
 void ReadData(ConfigMap& root, WorkerConfig& config) {
   for (auto& [name, map] : root.NamedMaps("data")) {
+    if (!IsName(name)) {
+      root.ErrorHere("data", absl::StrCat(kNameRule, " as a name, found \"", name, "\""));
+    }
     WorkerDataSet& set = config.data[name];
     set.format = map.OneOf("format", DataFormats());
     set.path = map.String("path");
@@ -66,7 +88,7 @@ absl::StatusOr<WorkerConfig> ReadWorkerConfig(const std::string& path) {
   ConfigMap root = document.Root();
   WorkerConfig config;
   ReadServer(root, config);
-  config.name = root.String("name", HostName());
+  ReadName(root, config);
   ReadDevice(root, config);
   config.threads = static_cast<int>(root.Int("threads", {0, 1024}, 0));
   config.state_dir = root.String("state_dir");

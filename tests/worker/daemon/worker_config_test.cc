@@ -55,6 +55,19 @@ TEST_F(WorkerConfigTest, AllProblemsAtOnceWithTheirLines) {
                      HasSubstr("worker.yaml:7: data.images.format: expected one of"))));
 }
 
+TEST_F(WorkerConfigTest, NamesAreThoseThatServerAndJobFilesTake) {
+  EXPECT_THAT(Read("server: \"127.0.0.1:7070\"\n"
+                   "state_dir: /tmp/w\n"
+                   "name: gpu box\n"
+                   "data:\n"
+                   "  a/b: {format: idx, path: /data}\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("worker.yaml:3: name: expected 1 to 64 characters"),
+                             HasSubstr("found \"gpu box\""), HasSubstr("found \"a/b\""))));
+  EXPECT_THAT(Read(std::string(kMinimal) + "name: " + std::string(65, 'n') + "\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name: expected 1 to 64")));
+}
+
 TEST_F(WorkerConfigTest, NeedsADataSetAServerAndAStateDirectory) {
   EXPECT_THAT(Read("name: a\n"),
               StatusIs(absl::StatusCode::kInvalidArgument,
