@@ -176,7 +176,7 @@ void JobRun::OnTimer() {
   {
     absl::MutexLock lock(&mutex_);
     if (IsTerminalState()) return;
-    if (!commit_error_.empty()) CommitRound(effects);
+    if (!commit_error_.empty()) StartCommit(effects);
     Advance(effects);
     OpenNextRound(effects);
     WriteResultAgain();
@@ -212,28 +212,37 @@ void JobRun::EnforcePauseLimit(Effects& effects) {
       absl::StrCat("pause limit of ", absl::FormatDuration(limit), " reached: ", reason_), effects);
 }
 
-// Reduces what this thread has claimed, which may close the round, open the next one and so on;
-// then wakes the streams.
+// Does what was decided under the lock, which may close the round, open the next one and so on.
 void JobRun::Finish(Effects effects) {
-  while (!effects.reduce.empty()) {
-    const std::vector<uint32_t> chunks = std::exchange(effects.reduce, {});
-    const std::shared_ptr<OpenRound> round = effects.round;
-    for (const uint32_t index : chunks) {
-      absl::StatusOr<AggregateChunk> chunk = round->Reduce(index);
-      absl::MutexLock lock(&mutex_);
-      if (round != round_) break;
-      if (!chunk.ok()) {
-        End(v1::FAILED, absl::StrCat("round ", round->spec().round(), ": chunk ", index, ": ",
-                                     chunk.status().message()),
-            effects);
-        break;
-      }
-      Broadcast(AggregateFrame(round->spec().round(), index, *chunk), effects);
-      round->SetAggregate(index, *std::move(chunk));
-      Advance(effects);
+  for (;;) {
+    if (!effects.reduce.empty()) {
+      ReduceClaimed(effects);
+      continue;
     }
+    // Aggregates travel while the ledger is written.
+    for (const auto& link : std::exchange(effects.wakes, {})) link->Wake();
+    if (!effects.commit.has_value()) return;
+    const Commit commit = *std::exchange(effects.commit, std::nullopt);
+    EndCommit(commit, WriteToLedger(commit), effects);
   }
-  for (const std::shared_ptr<WorkerLink>& link : effects.wakes) link->Wake();
+}
+
+void JobRun::ReduceClaimed(Effects& effects) {
+  const std::vector<uint32_t> chunks = std::exchange(effects.reduce, {});
+  const std::shared_ptr<OpenRound> round = effects.round;
+  for (const uint32_t index : chunks) {
+    absl::StatusOr<AggregateChunk> chunk = round->Reduce(index);
+    absl::MutexLock lock(&mutex_);
+    if (round != round_) return;
+    if (!chunk.ok()) {
+      return End(v1::FAILED, absl::StrCat("round ", round->spec().round(), ": chunk ", index, ": ",
+                                          chunk.status().message()),
+                 effects);
+    }
+    Broadcast(AggregateFrame(round->spec().round(), index, *chunk), effects);
+    round->SetAggregate(index, *std::move(chunk));
+    Advance(effects);
+  }
 }
 
 }  // namespace tally

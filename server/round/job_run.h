@@ -78,11 +78,19 @@ class JobRun {
   const std::string& job_id() const { return options_.job_id; }
 
  private:
+  // A round on its way into the ledger: all of its chunks are reduced.
+  struct Commit {
+    std::shared_ptr<OpenRound> round;
+    v1::RoundClosed closed;
+    LedgerWriter* writer;
+    bool sync;
+  };
   // Done after the lock is released.
   struct Effects {
     std::vector<std::shared_ptr<WorkerLink>> wakes;
     std::vector<uint32_t> reduce;  // chunks of `round` that this thread is to reduce
     std::shared_ptr<OpenRound> round;
+    std::optional<Commit> commit;
   };
 
   JobRun(JobRunOptions options, std::shared_ptr<JobObserver> observer);
@@ -152,10 +160,14 @@ class JobRun {
   bool MayOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RoundProgress ProgressNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CommitRound(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartCommit(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static absl::Status WriteToLedger(const Commit& commit);
+  void EndCommit(const Commit& commit, const absl::Status& written, Effects& effects)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void RecordProgress(const v1::RoundClosed& closed, absl::Duration took)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(Effects effects) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReduceClaimed(Effects& effects) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Evaluations, digests and the end (job_run_reports.cc).
   void OnEvaluation(const Attachment& from, const v1::Evaluation& evaluation, Effects& effects)
@@ -211,6 +223,7 @@ class JobRun {
 
   std::shared_ptr<OpenRound> round_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // no contribution to round_ counts any more
+  bool committing_ ABSL_GUARDED_BY(mutex_) = false;  // a thread writes round_ to the ledger
   std::string commit_error_ ABSL_GUARDED_BY(mutex_);  // why a closed round is not in the ledger yet
   std::optional<v1::RoundSpec> last_spec_ ABSL_GUARDED_BY(mutex_);
   bool all_rounds_done_ ABSL_GUARDED_BY(mutex_) = false;

@@ -258,7 +258,7 @@ void JobRun::Advance(Effects& effects) {
     effects.round = round_;
     for (const uint32_t chunk : round_->ClaimRest()) effects.reduce.push_back(chunk);
   }
-  if (round_->AllReduced()) CommitRound(effects);
+  if (round_->AllReduced()) StartCommit(effects);
 }
 
 RoundProgress JobRun::ProgressNow() const {
@@ -272,32 +272,47 @@ RoundProgress JobRun::ProgressNow() const {
   return progress;
 }
 
-// The round enters the ledger, is announced, and the next one opens.
-void JobRun::CommitRound(Effects& effects) {
-  const v1::RoundClosed closed = round_->Closed();
-  std::vector<ByteSpan> payloads;
-  for (const AggregateChunk& chunk : round_->aggregate()) payloads.emplace_back(*chunk.payload);
-  absl::Status written = writer_->last_round() >= round_->spec().round()
-                             ? absl::OkStatus()  // before a sync that failed
-                             : writer_->Append(round_->spec(), closed, payloads);
+// The closed round is to enter the ledger. Only one thread writes it; it stays round_ until then.
+void JobRun::StartCommit(Effects& effects) {
+  if (round_ == nullptr || std::exchange(committing_, true)) return;
   // A snapshot must not be ahead of the ledger after a crash.
-  const bool snapshot = planner_->SnapshotAfter(round_->spec());
-  const bool synced = options_.strict_durability || snapshot;
-  if (written.ok() && synced) written = writer_->Sync();
+  const bool sync = options_.strict_durability || planner_->SnapshotAfter(round_->spec());
+  effects.commit = Commit{round_, round_->Closed(), writer_.get(), sync};
+}
+
+// Without the run's lock: a slow disk holds up the round's end, not the streams.
+absl::Status JobRun::WriteToLedger(const Commit& commit) {
+  const v1::RoundSpec& spec = commit.round->spec();
+  if (commit.writer->last_round() < spec.round()) {  // otherwise it is there: its sync had failed
+    std::vector<ByteSpan> payloads;
+    for (const AggregateChunk& chunk : commit.round->aggregate()) {
+      payloads.emplace_back(*chunk.payload);
+    }
+    TALLY_RETURN_IF_ERROR(commit.writer->Append(spec, commit.closed, payloads));
+  }
+  return commit.sync ? commit.writer->Sync() : absl::OkStatus();
+}
+
+// The round is in the ledger: it is announced, and the next one opens.
+void JobRun::EndCommit(const Commit& commit, const absl::Status& written, Effects& effects) {
+  absl::MutexLock lock(&mutex_);
+  committing_ = false;
+  if (round_ != commit.round) return;  // the job has ended meanwhile
   if (!written.ok()) {
     // Nothing is lost: the round is kept and tried again by the timer.
     commit_error_ = std::string(written.message());
     return SetState(v1::PAUSED, commit_error_);
   }
   commit_error_.clear();
-  unsynced_ = unsynced_ || !synced;
-  Broadcast(ClosedFrame(closed), effects);
-  const v1::RoundSpec spec = round_->spec();
-  RecordProgress(closed, options_.clock->Steady() - round_->opened_at());
+  unsynced_ = unsynced_ || !commit.sync;
+  Broadcast(ClosedFrame(commit.closed), effects);
+  const v1::RoundSpec& spec = commit.round->spec();
+  RecordProgress(commit.closed, options_.clock->Steady() - round_->opened_at());
   round_.reset();
   closing_ = false;
   last_spec_ = spec;
   ExpectReports(spec);
+  const bool snapshot = planner_->SnapshotAfter(spec);
   if (spec.compare_digest() || snapshot) fold_->Request({spec.round(), snapshot});
   all_rounds_done_ = !planner_->Next(&spec).has_value();
   if (all_rounds_done_) SetState(v1::FINALIZING, "writing the result");

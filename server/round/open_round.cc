@@ -152,8 +152,7 @@ ChunkContext OpenRound::ContextOf(uint32_t index) const {
   return {grid_[index].first_lane, grid_[index].count, spec_.tie_key(), spec_.zero_ties()};
 }
 
-absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk, const WorkerSet& counted) {
-  if (chunk.accumulator == nullptr) chunk.accumulator = reduction_->NewAccumulator(ContextOf(index));
+std::vector<Contribution> OpenRound::CountStaged(ChunkState& chunk, const WorkerSet& counted) {
   // By worker index: sums of floats must not depend on who was first.
   std::sort(chunk.staged.begin(), chunk.staged.end(),
             [](const StagedPayload& a, const StagedPayload& b) { return a.worker < b.worker; });
@@ -167,23 +166,37 @@ absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk, const Worke
                              ? static_cast<double>(parts_[staged.worker].samples)
                              : 1.0});
   }
-  const absl::Status status = chunk.accumulator->Add(contributions);
+  return contributions;
+}
+
+absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk, const WorkerSet& counted) {
+  if (chunk.accumulator == nullptr) chunk.accumulator = reduction_->NewAccumulator(ContextOf(index));
+  const absl::Status status = chunk.accumulator->Add(CountStaged(chunk, counted));
   chunk.staged.clear();
   return status;
+}
+
+absl::StatusOr<Bytes> OpenRound::FinishChunk(uint32_t index, ChunkState& chunk) {
+  // Everything at once needs no counts in memory.
+  if (chunk.accumulator == nullptr) {
+    return reduction_->Reduce(ContextOf(index), CountStaged(chunk, chunk.counted));
+  }
+  TALLY_RETURN_IF_ERROR(AddStaged(index, chunk, chunk.counted));
+  return chunk.accumulator->Finish();
 }
 
 absl::StatusOr<AggregateChunk> OpenRound::Reduce(uint32_t index) {
   ChunkState& chunk = *chunks_[index];
   absl::MutexLock lock(&chunk.mutex);
   chunk.finished = true;
-  TALLY_RETURN_IF_ERROR(AddStaged(index, chunk, chunk.counted));
-  TALLY_ASSIGN_OR_RETURN(Bytes payload, chunk.accumulator->Finish());
+  absl::StatusOr<Bytes> payload = FinishChunk(index, chunk);
   chunk.accumulator.reset();
-  chunk.staged.shrink_to_fit();
+  std::vector<StagedPayload>().swap(chunk.staged);
+  TALLY_RETURN_IF_ERROR(payload.status());
   AggregateChunk result;
-  result.digest = Digest64(payload.data(), payload.size());
+  result.digest = Digest64(payload->data(), payload->size());
   result.voters = static_cast<uint32_t>(chunk.added.count());
-  result.payload = std::make_shared<const Bytes>(std::move(payload));
+  result.payload = std::make_shared<const Bytes>(*std::move(payload));
   return result;
 }
 

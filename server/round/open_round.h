@@ -118,7 +118,12 @@ class OpenRound {
   };
   bool IsComplete(const ChunkState& chunk) const;
   void Claim(ChunkState& chunk);
+  // What is staged of those workers, marked as added. Views, good while it stays staged.
+  std::vector<Contribution> CountStaged(ChunkState& chunk, const WorkerSet& counted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
   absl::Status AddStaged(uint32_t index, ChunkState& chunk, const WorkerSet& counted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
+  absl::StatusOr<Bytes> FinishChunk(uint32_t index, ChunkState& chunk)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
   ChunkContext ContextOf(uint32_t index) const;
 
