@@ -91,7 +91,11 @@ ExitCode RunCli(const std::vector<std::string>& arguments, Console console, Inte
     console.err << app.help() << std::flush;
     return ExitCode::kBadArguments;
   }
-  const absl::Status status = chosen();
+  absl::Status status = chosen();
+  console.out.flush();
+  if (status.ok() && !console.out) {
+    status = absl::ResourceExhaustedError("standard output: writing failed; the output is not whole");
+  }
   if (!status.ok()) console.err << "tally: " << status.message() << std::endl;
   return ExitCodeOf(status);
 }

@@ -59,7 +59,7 @@ absl::StatusOr<v1::JobStatus> FollowJob(Session& session, const std::string& job
 absl::Status WatchToTheEnd(Session& session, const std::string& job_id) {
   const std::unique_ptr<StatusView> view = MakeStatusView(session);
   const absl::StatusOr<v1::JobStatus> last = FollowJob(session, job_id, *view);
-  if (absl::IsCancelled(last.status())) {
+  if (absl::IsCancelled(last.status()) || absl::IsDeadlineExceeded(last.status())) {
     view->Notice(absl::StrCat("the job goes on; `tally watch ", job_id,
                               "` shows it again, `tally cancel ", job_id, "` ends it"));
   }

@@ -75,6 +75,14 @@ TEST_F(CommandTest, LogsAreLinesAndJsonLines) {
   EXPECT_EQ(nlohmann::json::parse(Run({"logs", "job-1", "-f", "--json"}).out).at("worker"), "w1");
 }
 
+TEST_F(CommandTest, OutputThatCannotBeWrittenIsAnError) {
+  std::ofstream full("/dev/full");
+  std::ostringstream err;
+  EXPECT_EQ(RunCli({"list", "--server", fake_.address}, {.out = full, .err = err}, interrupt_),
+            ExitCode::kFailed);
+  EXPECT_THAT(err.str(), HasSubstr("standard output"));
+}
+
 TEST_F(CommandTest, WorkersAreListed) {
   v1::WorkerInfo& worker = *service().workers.add_workers();
   worker.set_name("w1");
