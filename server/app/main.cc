@@ -6,6 +6,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/logging.h"
 #include "common/base/stop_signals.h"
+#include "common/rpc/grpc_log.h"
 #include "server/app/server.h"
 
 namespace {
@@ -60,6 +61,7 @@ int main(int argc, char** argv) {
     return Fail(kBadArguments, logging);
   }
   spdlog::info("tally-server {} with this configuration:\n{}", TALLY_VERSION, config->resolved);
+  tally::RouteGrpcLog();
   tally::StopSignals::Block();
   return Serve(*config);
 }

@@ -134,7 +134,10 @@ JobStore::~JobStore() = default;
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& state_dir) {
   TALLY_RETURN_IF_ERROR(MakeFolders(state_dir));
   absl::StatusOr<FileLock> lock = FileLock::Acquire(absl::StrCat(state_dir, "/server.lock"));
-  if (!lock.ok()) return WithContext(lock.status(), "state_dir in use by another server");
+  if (absl::IsFailedPrecondition(lock.status())) {
+    return WithContext(lock.status(), "state_dir in use by another server");
+  }
+  TALLY_RETURN_IF_ERROR(WithContext(lock.status(), "state_dir"));
   const std::string path = absl::StrCat(state_dir, "/tally.db");
   TALLY_RETURN_IF_ERROR(PrepareSchema(path, kSchemaVersion));
   TALLY_ASSIGN_OR_RETURN(Sqlite synced, Connect(path, SqliteSync::kFull));

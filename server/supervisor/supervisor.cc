@@ -47,6 +47,7 @@ class Supervisor::Observer final : public JobObserver {
 
   void OnState(v1::JobState state, const std::string& reason) override {
     absl::MutexLock lock(&mutex_);
+    LogState(state, reason);
     Tell(state, reason);
   }
   // False while the registry could not write the run's state; to be called now and then.
@@ -75,6 +76,15 @@ class Supervisor::Observer final : public JobObserver {
 
  private:
   // FAILED_PRECONDITION is final: the registry's state is terminal, by a user's word.
+  // Before the state is told, so that who follows the log to a job's end reads it. A cancellation is
+  // logged by Supervisor::Cancel, also for jobs without a run.
+  void LogState(v1::JobState state, const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool changed = std::exchange(logged_, state) != state;
+    if (!changed || state == v1::CANCELLED) return;
+    const char* level = state == v1::FAILED ? "error" : state == v1::PAUSED ? "warning" : "info";
+    const std::string name(JobStateName(state));
+    OnEvent(level, "", reason.empty() ? name : absl::StrCat(name, ": ", reason));
+  }
   void Tell(v1::JobState state, const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const absl::Status moved = registry_->Transition(job_id_, state, reason);
     untold_.reset();
@@ -88,6 +98,7 @@ class Supervisor::Observer final : public JobObserver {
   Metrics* const metrics_;
   absl::Mutex mutex_;  // taken after the run's lock, before the registry's
   std::optional<std::pair<v1::JobState, std::string>> untold_ ABSL_GUARDED_BY(mutex_);
+  v1::JobState logged_ ABSL_GUARDED_BY(mutex_) = v1::JOB_STATE_UNSPECIFIED;
 };
 
 Supervisor::Supervisor(SupervisorOptions options, JobRegistry* registry, ModelStore* models,
@@ -297,6 +308,11 @@ absl::StatusOr<JobRegistry::Submitted> Supervisor::Submit(const v1::JobSpec& giv
 
 absl::StatusOr<v1::JobStatus> Supervisor::Cancel(const std::string& job_id,
                                                  const std::string& reason) {
+  TALLY_ASSIGN_OR_RETURN(const v1::JobStatus status, registry_->Get(job_id));
+  if (!IsTerminal(status.state())) {
+    TALLY_RETURN_IF_ERROR(
+        registry_->AddEvent(job_id, "info", "", absl::StrCat("CANCELLED: ", reason)));
+  }
   TALLY_RETURN_IF_ERROR(registry_->Transition(job_id, v1::CANCELLED, reason));
   if (const absl::StatusOr<std::shared_ptr<JobRun>> run = FindRun(job_id); run.ok()) {
     (*run)->Cancel(reason);

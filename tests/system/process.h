@@ -16,7 +16,7 @@ namespace tally::testing {
 
 // How long anything may take before a test says that it never happened; generous, since it is only
 // waited for in full when something is wrong.
-inline constexpr absl::Duration kPatience = absl::Seconds(30);
+inline constexpr absl::Duration kPatience = absl::Seconds(100);
 
 // Records a fatal failure and unwinds the test.
 [[noreturn]] void GiveUp(const std::string& why);

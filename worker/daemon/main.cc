@@ -6,6 +6,7 @@
 #include "CLI/CLI.hpp"
 #include "common/base/logging.h"
 #include "common/base/stop_signals.h"
+#include "common/rpc/grpc_log.h"
 #include "worker/daemon/daemon.h"
 #include "worker/daemon/evaluate.h"
 
@@ -76,6 +77,7 @@ int main(int argc, char** argv) {
     return Fail(kBadArguments, logging);
   }
   spdlog::info("tally-worker {} with this configuration:\n{}", TALLY_VERSION, config->resolved);
+  tally::RouteGrpcLog();
   tally::StopSignals::Block();
   return Work(*std::move(config));
 }
