@@ -110,11 +110,12 @@ HWY_INLINE void AddGroup(D d, const unsigned char* const* voters, size_t word, u
 }
 
 // The words that the loop will want next, of each voter: with many streams at once, or where a
-// block ends, the processor does not guess them by itself. Beyond the payload's end a prefetch
+// block ends, the processor does not guess them by itself. Of all streams together as much as
+// memory delivers within its own latency (40 GB/s for 200 ns). Beyond the payload's end a prefetch
 // does nothing.
 template <size_t N>
 HWY_INLINE void PrefetchVotes(const unsigned char* const* voters, size_t word) {
-  constexpr size_t kBytesAhead = 2048;
+  constexpr size_t kBytesAhead = 8192 / N;
   for (size_t i = 0; i < N; ++i) {
     hwy::Prefetch(voters[i] + word * sizeof(uint64_t) + kBytesAhead);
   }
