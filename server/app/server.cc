@@ -61,9 +61,10 @@ class ServerStatus final : public StatusSource {
   std::string address_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Chunks come and go by the megabyte on many threads, and glibc would keep an arena of them a
-// thread: at 100 million parameters that doubled the memory of a round (docs/benchmarks.md).
-constexpr int kArenas = 2;
+// Chunks come and go by the megabyte on many threads, and glibc would keep freed ones in an arena a
+// thread: at 100 million parameters that doubled the memory of a round. One arena costs a few
+// percent of a round's time (docs/benchmarks.md).
+constexpr int kArenas = 1;
 
 }  // namespace
 
