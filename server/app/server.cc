@@ -62,8 +62,8 @@ class ServerStatus final : public StatusSource {
 };
 
 // Chunks come and go by the megabyte on many threads, and glibc would keep freed ones in an arena a
-// thread: at 100 million parameters that doubled the memory of a round. One arena costs a few
-// percent of a round's time (docs/benchmarks.md).
+// thread. A second arena costs a tenth more memory in a round and gains no time
+// (docs/benchmarks.md).
 constexpr int kArenas = 1;
 
 }  // namespace

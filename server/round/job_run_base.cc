@@ -57,7 +57,7 @@ absl::Status JobRun::OnBaseEnd(Attachment& from, const v1::BaseEnd& end, Effects
     return absl::DataLossError("base model: chunks are missing, or their digest is another");
   }
   TALLY_RETURN_IF_ERROR(snapshots_->Write(0, base_, {}, base_config_json_));
-  base_ = {};
+  std::vector<float>().swap(base_);  // "= {}" would keep its memory
   if (const absl::Status opened = OpenLedger(); !opened.ok()) {
     writer_.reset();
     return opened;

@@ -261,7 +261,7 @@ void JobRun::Forget(Attachment& member, Effects& effects) {
   digests_.Forget(member.index);
   if (elected_ == member.worker && writer_ == nullptr) {
     elected_.clear();
-    base_.clear();
+    std::vector<float>().swap(base_);
   }
   if (round_ == nullptr) return;
   round_->NoLongerAwait(member.index);

@@ -49,14 +49,16 @@ std::string Child::ReadLine() {
   return line;
 }
 
-double ResidentBytes(pid_t pid) {
+double StatusBytes(pid_t pid, const std::string& key) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   std::string line;
   while (std::getline(status, line)) {
-    if (line.rfind("RssAnon:", 0) == 0) return std::atof(line.c_str() + 8) * 1024;
+    if (line.rfind(key + ":", 0) == 0) return std::atof(line.c_str() + key.size() + 1) * 1024;
   }
   return 0;
 }
+
+void ForgetPeak(pid_t pid) { std::ofstream(absl::StrCat("/proc/", pid, "/clear_refs")) << 5; }
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;

@@ -27,8 +27,10 @@ class Child {
   std::FILE* output_ = nullptr;
 };
 
-// Anonymous resident memory of a process now, in bytes.
-double ResidentBytes(pid_t pid);
+// A line of a process's /proc/PID/status, in bytes: RssAnon and RssFile now, VmHWM at most.
+double StatusBytes(pid_t pid, const std::string& key);
+// VmHWM starts anew from what is resident now.
+void ForgetPeak(pid_t pid);
 
 double Median(std::vector<double> values);
 

@@ -15,7 +15,7 @@ struct Size {
 };
 
 // Servers print "PORT n", then serve until SIGTERM. Workers print a line "ROUND seconds" a round, and
-// Tally's also "BITS up down", and "READY" before the first round. All return an exit code.
+// Tally's also "BITS up down". All return an exit code.
 int RunTallyServer(const std::string& state_dir);
 int RunTallyWorker(const Size& size, const std::string& server, uint32_t index);
 // 0 once the job is queued.

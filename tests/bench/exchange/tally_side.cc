@@ -180,8 +180,6 @@ class BenchWorker {
     for (const Chunk& chunk : grid_.chunks()) {
       votes_.push_back(std::make_shared<const Bytes>(RandomVote(chunk.count)));
     }
-    std::printf("READY\n");
-    std::fflush(stdout);
   }
 
   bool OnChunk(const ReceivedFrame& received) {
