@@ -1,9 +1,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/json.h"
-#include "client/received_directory.h"
 #include "client/text.h"
 #include "common/base/status.h"
+#include "common/rpc/received_directory.h"
 
 namespace tally {
 namespace {

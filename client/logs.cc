@@ -34,7 +34,7 @@ absl::Status ReadOnce(Session& session, const v1::GetLogsRequest& request, Backo
 }
 
 absl::Status Logs(Session& session, const v1::GetLogsRequest& request) {
-  Backoff backoff;
+  Backoff backoff = CommandBackoff();
   uint64_t last = 0;
   bool any = false;
   while (true) {

@@ -1,7 +1,5 @@
 #include "client/session.h"
 
-#include <algorithm>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -66,12 +64,6 @@ absl::Status Session::ServerError(const grpc::Status& status) const {
     default:
       return error;
   }
-}
-
-absl::Duration Backoff::Next() {
-  const absl::Duration now = next_;
-  next_ = std::min(next_ * 2, kLongest);
-  return now;
 }
 
 }  // namespace tally

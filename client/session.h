@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/interrupt.h"
+#include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "grpcpp/client_context.h"
@@ -82,16 +83,7 @@ class Session {
   std::unique_ptr<v1::JobService::Stub> stub_;
 };
 
-// Pauses between attempts: 250 ms, doubled up to 5 s.
-class Backoff {
- public:
-  absl::Duration Next();
-  void Reset() { next_ = kFirst; }
-
- private:
-  static constexpr absl::Duration kFirst = absl::Milliseconds(250);
-  static constexpr absl::Duration kLongest = absl::Seconds(5);
-  absl::Duration next_ = kFirst;
-};
+// Between attempts of a person's command: somebody is waiting.
+inline Backoff CommandBackoff() { return Backoff(absl::Milliseconds(250), absl::Seconds(5)); }
 
 }  // namespace tally

@@ -33,7 +33,7 @@ std::string NewToken() {
 template <typename Result>
 absl::StatusOr<Result> Retried(Session& session,
                                const std::function<absl::StatusOr<Result>()>& call) {
-  Backoff backoff;
+  Backoff backoff = CommandBackoff();
   for (int attempt = 1;; ++attempt) {
     absl::StatusOr<Result> result = call();
     if (!absl::IsUnavailable(result.status()) || attempt == kAttempts || session.Expired()) {

@@ -42,7 +42,7 @@ absl::Status Outcome(const v1::JobStatus& job) {
 
 absl::StatusOr<v1::JobStatus> FollowJob(Session& session, const std::string& job_id,
                                         StatusView& view) {
-  Backoff backoff;
+  Backoff backoff = CommandBackoff();
   Seen seen;
   while (true) {
     const absl::Status status = FollowOnce(session, job_id, view, backoff, seen);

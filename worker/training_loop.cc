@@ -222,7 +222,10 @@ absl::Status TrainingLoop::Contribute(const v1::RoundSpec& spec) {
     return absl::OkStatus();
   }
   contribution_.Begin(spec);
-  if (spec.buffers()) return ContributeBuffers(spec);
+  if (spec.buffers()) {
+    ContributeBuffers();
+    return absl::OkStatus();
+  }
   TALLY_ASSIGN_OR_RETURN(const Score score, Step(spec));
   v1::ContributionEnd end;
   end.set_samples(score.count);
@@ -271,7 +274,7 @@ void TrainingLoop::EncodeBlock(const v1::RoundSpec& spec, uint32_t block) {
 }
 
 // BatchNorm statistics and the like, weighted by the samples of the last step.
-absl::Status TrainingLoop::ContributeBuffers(const v1::RoundSpec&) {
+void TrainingLoop::ContributeBuffers() {
   const ChunkGrid& grid = replica_->grid();
   for (uint32_t index = 0; index < grid.size(); ++index) {
     contribution_.AddChunk(
@@ -281,7 +284,6 @@ absl::Status TrainingLoop::ContributeBuffers(const v1::RoundSpec&) {
   v1::ContributionEnd end;
   end.set_samples(last_samples_ > 0 ? last_samples_ : job().batch_size());
   contribution_.End(end, stream_);
-  return absl::OkStatus();
 }
 
 absl::Status TrainingLoop::AfterRound(const v1::RoundClosed& closed) {

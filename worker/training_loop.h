@@ -62,7 +62,7 @@ class TrainingLoop {
   absl::Status LoadBase();
   absl::Status Contribute(const v1::RoundSpec& spec);
   absl::StatusOr<Score> Step(const v1::RoundSpec& spec);
-  absl::Status ContributeBuffers(const v1::RoundSpec& spec);
+  void ContributeBuffers();
   void EncodeBlock(const v1::RoundSpec& spec, uint32_t block);
   absl::Status AfterRound(const v1::RoundClosed& closed);
   absl::Status Evaluate(const v1::RoundSpec& spec);

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
+#include "common/config/logging_section.h"
 
 namespace tally {
 namespace {
@@ -40,13 +41,6 @@ TlsOptions ReadTls(ConfigMap& root) {
   tls.key = path("key", std::nullopt);
   tls.ca = path("client_ca", "");
   return tls;
-}
-
-LoggingOptions ReadLog(ConfigMap map) {
-  LoggingOptions log;
-  log.level = map.OneOf("level", {"debug", "info", "warn", "error"}, "info");
-  log.format = map.OneOf("format", {"text", "json"}, "text");
-  return log;
 }
 
 void ReadListen(ConfigMap& root, ServerConfig& config) {
@@ -90,7 +84,7 @@ absl::StatusOr<ServerConfig> FromDocument(ConfigDocument document) {
       "heartbeat", {absl::Milliseconds(100), absl::Minutes(10)}, absl::Seconds(5));
   config.strict_durability =
       root.OneOf("durability", {"relaxed", "strict"}, "relaxed") == "strict";
-  config.log = ReadLog(root.Map("log"));
+  config.log = ReadLogging(root.Map("log"));
   CheckListen(root, config);
   TALLY_RETURN_IF_ERROR(document.Finish());
   config.resolved = document.Resolved();

@@ -5,6 +5,7 @@
 #include "common/base/digest.h"
 #include "common/base/status.h"
 #include "common/layout/chunk_grid.h"
+#include "server/ledger/record.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
 
@@ -51,9 +52,7 @@ absl::Status JobRun::OnBaseChunk(Attachment& from, const v1::ChunkHeader& header
 
 absl::Status JobRun::OnBaseEnd(Attachment& from, const v1::BaseEnd& end, Effects& effects) {
   if (from.worker != elected_ || base_.empty()) return NotElected(from.worker);
-  Digester digester;
-  for (const uint64_t digest : base_digests_) digester.AddUint64(digest);
-  if (end.chunks() != base_digests_.size() || end.digest() != digester.Finish()) {
+  if (end.chunks() != base_digests_.size() || end.digest() != DigestOfChunks(base_digests_)) {
     return absl::DataLossError("base model: chunks are missing, or their digest is another");
   }
   TALLY_RETURN_IF_ERROR(snapshots_->Write(0, base_, {}, base_config_json_));

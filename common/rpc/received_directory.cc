@@ -1,4 +1,4 @@
-#include "client/received_directory.h"
+#include "common/rpc/received_directory.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
