@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/fault_point.h"
 #include "common/base/status.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -270,7 +271,10 @@ absl::Status JobStore::WriteWorkers(uint64_t number, const std::vector<std::stri
 
 absl::Status JobStore::SaveState(const v1::JobStatus& status) {
   absl::MutexLock lock(&mutex_);
-  return WriteState(status);
+  FaultPoint("store.before_commit");
+  TALLY_RETURN_IF_ERROR(WriteState(status));
+  FaultPoint("store.after_commit");
+  return absl::OkStatus();
 }
 
 absl::Status JobStore::SaveAssignment(const v1::JobStatus& status,
@@ -280,7 +284,10 @@ absl::Status JobStore::SaveAssignment(const v1::JobStatus& status,
   TALLY_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(synced_));
   TALLY_RETURN_IF_ERROR(WriteState(status));
   TALLY_RETURN_IF_ERROR(WriteWorkers(number, workers));
-  return transaction.Commit();
+  FaultPoint("store.before_commit");
+  TALLY_RETURN_IF_ERROR(transaction.Commit());
+  FaultPoint("store.after_commit");
+  return absl::OkStatus();
 }
 
 absl::Status JobStore::SaveProgress(const v1::JobStatus& status) {
