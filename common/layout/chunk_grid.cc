@@ -63,13 +63,39 @@ ChunkGrid DenseGrid(const Layout& layout) {
   return ChunkGrid(layout, 0, static_cast<uint32_t>(layout.blocks().size()), kDenseChunkElements);
 }
 
-uint64_t ParametersDigest(const Layout& layout, absl::Span<const float> parameters) {
-  Digester digester;
+std::vector<uint64_t> DenseChunkDigests(const Layout& layout, absl::Span<const float> parameters) {
+  std::vector<uint64_t> digests;
   const ChunkGrid grid = DenseGrid(layout);
+  digests.reserve(grid.size());
   for (const Chunk& chunk : grid.chunks()) {
-    digester.AddUint64(Digest64(parameters.data() + chunk.first, chunk.count * sizeof(float)));
+    digests.push_back(Digest64(parameters.data() + chunk.first, chunk.count * sizeof(float)));
   }
+  return digests;
+}
+
+uint64_t ParametersDigestOf(absl::Span<const uint64_t> dense_chunk_digests) {
+  Digester digester;
+  for (const uint64_t digest : dense_chunk_digests) digester.AddUint64(digest);
   return digester.Finish();
+}
+
+std::vector<uint64_t> BlockDigestsOf(const Layout& layout,
+                                     absl::Span<const uint64_t> dense_chunk_digests) {
+  const ChunkGrid grid = DenseGrid(layout);
+  std::vector<uint64_t> digests;
+  for (uint32_t block = 0; block < layout.blocks().size(); ++block) {
+    const auto [first, end] = grid.BlockRange(block);
+    digests.push_back(ParametersDigestOf(dense_chunk_digests.subspan(first, end - first)));
+  }
+  return digests;
+}
+
+uint64_t ParametersDigest(const Layout& layout, absl::Span<const float> parameters) {
+  return ParametersDigestOf(DenseChunkDigests(layout, parameters));
+}
+
+std::vector<uint64_t> BlockDigests(const Layout& layout, absl::Span<const float> parameters) {
+  return BlockDigestsOf(layout, DenseChunkDigests(layout, parameters));
 }
 
 }  // namespace tally

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/layout/layout.h"
 
 namespace tally {
@@ -49,5 +52,14 @@ ChunkGrid DenseGrid(const Layout& layout);
 // Digest of all parameters (buffers included): Digest64 over the Digest64s, little-endian, of the
 // chunks of DenseGrid. `parameters` has layout.size() elements.
 uint64_t ParametersDigest(const Layout& layout, absl::Span<const float> parameters);
+// By block: Digest64 over the Digest64s, little-endian, of its chunks of DenseGrid. They tell which
+// blocks differ where ParametersDigest does.
+std::vector<uint64_t> BlockDigests(const Layout& layout, absl::Span<const float> parameters);
+
+// Both from one reading: the digests of DenseGrid's chunks, and what becomes of them.
+std::vector<uint64_t> DenseChunkDigests(const Layout& layout, absl::Span<const float> parameters);
+uint64_t ParametersDigestOf(absl::Span<const uint64_t> dense_chunk_digests);
+std::vector<uint64_t> BlockDigestsOf(const Layout& layout,
+                                     absl::Span<const uint64_t> dense_chunk_digests);
 
 }  // namespace tally

@@ -195,5 +195,33 @@ TEST_F(ParametersDigestTest, TellsZerosApart) {
   EXPECT_NE(Digest(), before);
 }
 
+TEST_F(ParametersDigestTest, EveryBlockHasItsOwn) {
+  const std::vector<uint64_t> before = BlockDigests(layout_, parameters_);
+  ASSERT_EQ(before.size(), layout_.blocks().size());
+  for (uint32_t changed = 0; changed < before.size(); ++changed) {
+    parameters_[layout_.blocks()[changed].first] += 1;
+    const std::vector<uint64_t> after = BlockDigests(layout_, parameters_);
+    for (uint32_t block = 0; block < before.size(); ++block) {
+      EXPECT_EQ(after[block] != before[block], block == changed);
+    }
+    parameters_[layout_.blocks()[changed].first] -= 1;
+  }
+}
+
+// A block of 262,144 elements and one more has two chunks on the dense grid.
+TEST_F(ParametersDigestTest, ABlocksDigestIsThatOfItsChunksDigests) {
+  LayoutBuilder builder;
+  builder.AddBlock("small").AddTensor("a", {3});
+  builder.AddBlock("large").AddTensor("b", {262'145});
+  const Layout layout = *builder.Build();
+  const std::vector<float> parameters(layout.size(), 0.5f);
+  Digester small, large;
+  small.AddUint64(Digest64(parameters.data(), 3 * sizeof(float)));
+  large.AddUint64(Digest64(parameters.data(), 262'144 * sizeof(float)));
+  large.AddUint64(Digest64(parameters.data(), sizeof(float)));
+  EXPECT_EQ(BlockDigests(layout, parameters),
+            (std::vector<uint64_t>{small.Finish(), large.Finish()}));
+}
+
 }  // namespace
 }  // namespace tally
