@@ -35,6 +35,8 @@ class LedgerReader {
   // NOT_FOUND before the first and after the last round; DATA_LOSS naming segment and offset.
   // Memory: the record, once.
   absl::StatusOr<LedgerRound> Read(uint64_t round) const;
+  // Of the records of these rounds, as far as they are there.
+  uint64_t BytesOf(uint64_t first, uint64_t last) const { return index_->BytesOf(first, last); }
   uint64_t first_round() const { return index_->first_round(); }
   // first_round() - 1 when there is none.
   uint64_t last_round() const { return index_->last_round(); }

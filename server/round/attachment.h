@@ -19,6 +19,9 @@ enum class AttachmentPhase {
   kAwaitingBase,  // the base model is not there yet
   kCatchingUp,    // reads the snapshot and the ledger at its own pace
   kLive,          // gets rounds as they happen and takes part in them
+  // Its rounds are ahead of a ledger that has lost its tail.
+  kAhead,        // waits until another one has handed back, or until it is asked itself
+  kHandingBack,  // sends the rounds that the ledger has lost
   kEnded,
 };
 
@@ -28,8 +31,13 @@ struct Attachment {
   std::shared_ptr<WorkerLink> link;
   AttachmentPhase phase = AttachmentPhase::kAwaitingBase;
   // While catching up: the rest of the snapshot, then the ledger from this round on.
+  bool wants_snapshot = false;
   std::unique_ptr<SnapshotFrames> snapshot;
   uint64_t next_round = 1;
+  // Of its Attach, while kAhead or kHandingBack.
+  uint64_t round = 0;
+  uint64_t history = 0;
+  uint64_t first_held = 0;
 
   std::deque<grpc::ByteBuffer> outbox;
   size_t outbox_bytes = 0;

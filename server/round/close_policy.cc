@@ -21,7 +21,7 @@ CloseDecision DecideClose(const RoundProgress& progress, const CloseOptions& opt
                          " contributions cannot be used, quorum ", options.quorum)};
   }
   if (progress.attached < options.minimum) {
-    return {CloseAction::kPause, absl::StrCat(progress.attached, " workers attached, minimum ",
+    return {CloseAction::kPause, absl::StrCat(progress.attached, " attached, minimum ",
                                               options.minimum)};
   }
   if (progress.awaited == 0) {
@@ -29,8 +29,14 @@ CloseDecision DecideClose(const RoundProgress& progress, const CloseOptions& opt
             absl::StrCat("nobody left to wait for; ", progress.contributed,
                          " contributed, quorum ", options.quorum)};
   }
+  // Whoever is awaited may be hung for good: people see it, and the pause limit counts.
+  if (progress.since_opening >= progress.deadline) {
+    return {CloseAction::kPause,
+            absl::StrCat("the round's deadline has passed with ", progress.contributed,
+                         " contributed, quorum ", options.quorum)};
+  }
   return {CloseAction::kWait,
-          absl::StrCat("waiting for ", progress.awaited, " workers; ", progress.contributed,
+          absl::StrCat("waiting for ", progress.awaited, "; ", progress.contributed,
                        " contributed, quorum ", options.quorum)};
 }
 

@@ -9,7 +9,7 @@
 namespace tally {
 
 struct CloseOptions {
-  uint32_t workers = 1;  // of the job, attached or not
+  uint32_t workers = 1;  // with a place in the job, attached or not
   uint32_t quorum = 1;   // contributions with which a round may close at its deadline
   uint32_t minimum = 1;  // attached workers below which the job pauses
 };
@@ -27,7 +27,7 @@ struct RoundProgress {
 enum class CloseAction {
   kWait,   // for workers, or for the deadline
   kClose,  // with what there is
-  kPause,  // too few workers are attached, or nobody is left to wait for
+  kPause,  // too few workers attached, nobody left to wait for, or no quorum at the deadline
   kFail,   // the round can never reach its quorum
 };
 

@@ -31,9 +31,17 @@ grpc::ByteBuffer AttachedFrame(bool send_base) {
   return EncodeFrame(frame);
 }
 
-grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec) {
+grpc::ByteBuffer HandBackFrame(uint64_t first, uint64_t last) {
+  v1::ServerFrame frame;
+  frame.mutable_hand_back()->set_first(first);
+  frame.mutable_hand_back()->set_last(last);
+  return EncodeFrame(frame);
+}
+
+grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec, uint64_t synced_round) {
   v1::ServerFrame frame;
   *frame.mutable_round() = spec;
+  frame.set_synced_round(synced_round);
   return EncodeFrame(frame);
 }
 

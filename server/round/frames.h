@@ -13,7 +13,9 @@
 namespace tally {
 
 grpc::ByteBuffer AttachedFrame(bool send_base);
-grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec);
+// `synced_round`: rounds up to it are on the disk.
+grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec, uint64_t synced_round);
+grpc::ByteBuffer HandBackFrame(uint64_t first, uint64_t last);
 grpc::ByteBuffer PastRoundFrame(const v1::RoundSpec& spec);
 // The payload is shared, not copied.
 grpc::ByteBuffer AggregateFrame(uint64_t round, uint32_t index, const AggregateChunk& chunk);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "proto/tally/v1/job.pb.h"
@@ -22,6 +23,8 @@ class JobObserver {
   // Payload bytes of the round's contributions in all, and of the aggregate once.
   virtual void OnRoundClosed(absl::Duration duration, uint64_t contribution_bytes,
                              uint64_t aggregate_bytes) = 0;
+  // Who has which place now, by index, "" for a vacant one.
+  virtual void OnWorkers(const std::vector<std::string>& workers) = 0;
   // late, damaged or abstained.
   virtual void OnRefused(const std::string& kind) = 0;
 };

@@ -4,36 +4,36 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "server/round/frames.h"
 
 namespace tally {
-namespace {
-
-constexpr absl::Duration kSyncInterval = absl::Seconds(1);
-
-}  // namespace
 
 JobRun::JobRun(JobRunOptions options, std::shared_ptr<JobObserver> observer)
     : options_(std::move(options)), observer_(std::move(observer)) {
   absl::MutexLock lock(&mutex_);
-  state_since_ = options_.clock->Steady();
-  stats_.resize(options_.workers.size());
-  resynchronise_.resize(options_.workers.size());
+  state_since_ = opened_at_ = options_.clock->Steady();
+  if (options_.held) held_ = options_.held_reason;
+  places_ = published_places_ = options_.workers;
+  stats_.resize(places_.size());
+  resynchronise_.resize(places_.size());
   for (size_t i = 0; i < stats_.size(); ++i) {
-    stats_[i].set_name(options_.workers[i]);
+    stats_[i].set_name(places_[i]);
     stats_[i].set_index(static_cast<uint32_t>(i));
   }
 }
 
 JobRun::~JobRun() {
   std::unique_ptr<FoldThread> fold;
+  std::unique_ptr<SyncThread> sync;
   {
     absl::MutexLock lock(&mutex_);
     fold = std::move(fold_);
+    sync = std::move(sync_);
   }
-  // Joined without the lock: its last result may be on its way to OnFolded.
+  // Joined without the lock: their last result may be on its way to it.
 }
 
 absl::StatusOr<std::shared_ptr<JobRun>> JobRun::Open(JobRunOptions options,
@@ -81,7 +81,7 @@ void JobRun::TakeUpCounts(const v1::JobStatus& before) {
   for (const v1::JobWorker& worker : before.workers()) {
     if (worker.index() >= stats_.size()) continue;
     v1::JobWorker& stats = stats_[worker.index()];
-    if (worker.name() != stats.name()) continue;
+    if (worker.name() != stats.name() && !stats.name().empty()) continue;
     const bool attached = stats.attached();
     stats = worker;
     stats.set_attached(attached);
@@ -107,21 +107,29 @@ absl::Status JobRun::OpenLedger() {
     observer_->OnEvent("warning", "", absl::StrCat("ledger: cut off ", writer_->cut_bytes(),
                                                    " bytes: ", writer_->cut_reason()));
   }
+  sync_ = std::make_unique<SyncThread>(writer_.get(), [this](const absl::Status& failed) {
+    Fail(absl::StrCat("ledger: ", failed.message()));
+  });
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Snapshot> snapshot, LatestSnapshot());
+  newest_snapshot_ = snapshot->round();
   fold_ = std::make_unique<FoldThread>(Fold::FromSnapshot(*layout_, *snapshot), writer_->reader(), *snapshots_,
                                        [this](const FoldResult& result) { OnFolded(result); });
   if (writer_->last_round() == 0) return absl::OkStatus();
   TALLY_ASSIGN_OR_RETURN(const LedgerRound last, writer_->reader().Read(writer_->last_round()));
-  return ResumeAfter(last.spec);
+  return ResumeAfter(last);
 }
 
-absl::Status JobRun::ResumeAfter(const v1::RoundSpec& last) {
-  last_spec_ = last;
-  all_rounds_done_ = !planner_->Next(&last).has_value();
-  observer_->OnProgress([&](v1::JobStatus& status) { status.set_round(last.step()); });
+absl::Status JobRun::ResumeAfter(const LedgerRound& last) {
+  last_spec_ = last.spec;
+  last_history_ = last.closed.history();
+  all_rounds_done_ = !planner_->Next(&last.spec).has_value();
+  observer_->OnProgress([&](v1::JobStatus& status) { status.set_round(last.spec.step()); });
+  for (const uint32_t voter : last.closed.voters()) {
+    if (voter < places_.size() && !places_[voter].empty()) returning_.insert(voter);
+  }
   if (all_rounds_done_) {
     SetState(v1::FINALIZING, "writing the result");
-    fold_->Request({last.round(), /*snapshot=*/true});
+    fold_->Request({last.spec.round(), /*snapshot=*/true});
   }
   return absl::OkStatus();
 }
@@ -136,12 +144,6 @@ void JobRun::SetState(v1::JobState state, const std::string& reason) {
 
 void JobRun::End(v1::JobState state, const std::string& reason, Effects& effects) {
   if (IsTerminalState()) return;
-  if (unsynced_ && writer_ != nullptr) {
-    if (const absl::Status synced = writer_->Sync(); !synced.ok()) {
-      observer_->OnEvent("error", "", std::string(synced.message()));
-    }
-    unsynced_ = false;
-  }
   round_.reset();
   SetState(state, reason);
   for (auto& [name, member] : members_) {
@@ -170,8 +172,36 @@ void JobRun::Fail(const std::string& reason) {
   Finish(std::move(effects));
 }
 
+// The state shows at once that no further round opens, unless one is open that ends first.
+void JobRun::Hold(const std::string& reason) {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (IsTerminalState() || all_rounds_done_) return;
+    held_ = reason;
+    if (round_ == nullptr) SetState(v1::PAUSED, HeldReason());
+  }
+  Finish(std::move(effects));
+}
+
+void JobRun::Unhold() {
+  Effects effects;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (IsTerminalState() || !held_.has_value()) return;
+    held_.reset();
+    state_since_ = options_.clock->Steady();  // for the pause limit
+    if (writer_ == nullptr) SetState(v1::WAITING, "waiting for the base model");
+    OpenNextRound(effects);
+  }
+  Finish(std::move(effects));
+}
+
+std::string JobRun::HeldReason() const {
+  return absl::StrCat("paused by a person", held_->empty() ? "" : absl::StrCat(": ", *held_));
+}
+
 void JobRun::OnTimer() {
-  SyncLedgerIfDue();
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
@@ -181,31 +211,17 @@ void JobRun::OnTimer() {
     OpenNextRound(effects);
     WriteResultAgain();
     FinishIfDone(effects);
+    EnforceHandBackLimit(effects);
     EnforcePauseLimit(effects);
   }
   Finish(std::move(effects));
-}
-
-// The relaxed durability's grouped sync. The disk is waited for without the lock.
-void JobRun::SyncLedgerIfDue() {
-  LedgerWriter* writer;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!unsynced_ || options_.clock->Steady() - synced_at_ < kSyncInterval) return;
-    synced_at_ = options_.clock->Steady();
-    unsynced_ = false;
-    writer = writer_.get();
-  }
-  if (const absl::Status synced = writer->Sync(); !synced.ok()) {
-    Fail(absl::StrCat("ledger: ", synced.message()));
-  }
 }
 
 void JobRun::EnforcePauseLimit(Effects& effects) {
   const uint64_t limit_ms = options_.spec.workers().pause_limit_ms();
   const bool stuck = state_ == v1::PAUSED || state_ == v1::WAITING ||
                      (state_ == v1::FINALIZING && result_.has_value() && !result_->written.ok());
-  if (limit_ms == 0 || !stuck) return;
+  if (limit_ms == 0 || !stuck || held_.has_value()) return;
   const absl::Duration limit = absl::Milliseconds(static_cast<int64_t>(limit_ms));
   if (options_.clock->Steady() - state_since_ < limit) return;
   End(v1::FAILED,
@@ -221,6 +237,8 @@ void JobRun::Finish(Effects effects) {
     }
     // Aggregates travel while the ledger is written.
     for (const auto& link : std::exchange(effects.wakes, {})) link->Wake();
+    if (std::exchange(effects.broadcast, false)) FaultPoint("round.mid_broadcast");
+    if (std::exchange(effects.announced, false)) FaultPoint("round.after_announce");
     if (!effects.commit.has_value()) return;
     const Commit commit = *std::exchange(effects.commit, std::nullopt);
     EndCommit(commit, WriteToLedger(commit), effects);
@@ -240,6 +258,7 @@ void JobRun::ReduceClaimed(Effects& effects) {
                  effects);
     }
     Broadcast(AggregateFrame(round->spec().round(), index, *chunk), effects);
+    effects.broadcast = true;
     round->SetAggregate(index, *std::move(chunk));
     Advance(effects);
   }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@
 #include "server/round/open_round.h"
 #include "server/round/planner.h"
 #include "server/round/reports.h"
+#include "server/round/sync_thread.h"
 
 namespace tally {
 
@@ -40,7 +42,9 @@ struct JobRunOptions {
   std::string job_id;
   v1::JobSpec spec;                  // has passed CheckJobSpec
   std::string folder;                // the job's own; made if absent
-  std::vector<std::string> workers;  // names, by index
+  std::vector<std::string> workers;  // names by index, "" for a vacant place
+  bool held = false;                 // paused by a person; Unhold ends it
+  std::string held_reason;           // that person's
   bool strict_durability = false;    // sync the ledger before a round is announced
   const Clock* clock = &Clock::System();
 };
@@ -72,10 +76,24 @@ class JobRun {
   // Ends the run: CANCELLED, or FAILED because of a worker's word.
   void Cancel(const std::string& reason);
   void Fail(const std::string& reason);
+  // A person's pause: the open round ends, and no other opens until Unhold. The pause limit does not
+  // count meanwhile.
+  void Hold(const std::string& reason);
+  void Unhold();
   // The run has ended and told so; its members may be released.
   bool ended() const { return ended_; }  // takes no lock
-  const std::vector<std::string>& workers() const { return options_.workers; }
   const std::string& job_id() const { return options_.job_id; }
+
+  // -- places (job_run_places.cc); these take no lock that is held for long --
+  // Names by index, "" for a vacant place.
+  std::vector<std::string> workers() const;
+  // Workers that AddWorker would take: vacant places, and those that the job may still grow by.
+  uint32_t open_places() const;
+  // Gives the worker a place, the first vacant one or a new one, and returns its index. OK also when
+  // it has one. RESOURCE_EXHAUSTED without an open place, FAILED_PRECONDITION after the end.
+  absl::StatusOr<uint32_t> AddWorker(const std::string& worker);
+  // The worker's place becomes vacant, after the open round if it takes part in that.
+  void RemoveWorker(const std::string& worker, const std::string& reason);
 
  private:
   // A round on its way into the ledger: all of its chunks are reduced.
@@ -85,12 +103,22 @@ class JobRun {
     LedgerWriter* writer;
     bool sync;
   };
+  // A lost round while a worker hands it back.
+  struct HandedRound {
+    v1::RoundSpec spec;
+    ChunkGrid grid;
+    std::vector<Bytes> chunks;  // by index, empty until it is there
+    std::vector<uint64_t> digests;
+    absl::Duration since;
+  };
   // Done after the lock is released.
   struct Effects {
     std::vector<std::shared_ptr<WorkerLink>> wakes;
     std::vector<uint32_t> reduce;  // chunks of `round` that this thread is to reduce
     std::shared_ptr<OpenRound> round;
     std::optional<Commit> commit;
+    bool broadcast = false;  // chunks of an aggregate are on their way
+    bool announced = false;  // a round's closing is
   };
 
   JobRun(JobRunOptions options, std::shared_ptr<JobObserver> observer);
@@ -99,16 +127,27 @@ class JobRun {
   void TakeUpCounts(const v1::JobStatus& before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<Snapshot>> LatestSnapshot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ResumeAfter(const v1::RoundSpec& last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ResumeAfter(const LedgerRound& last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Members (job_run_members.cc).
-  absl::StatusOr<uint32_t> IndexOf(const std::string& worker) const;
+  absl::StatusOr<uint32_t> IndexOf(const std::string& worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // RoundClosed.history of that round, read from the disk; nothing if the ledger does not have it.
+  std::optional<uint64_t> HistoryAt(uint64_t round) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status KeepLayout(const v1::Attach& attach) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishWorkers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartMember(Attachment& member, const v1::Attach& attach)
+  void StartMember(Attachment& member, const v1::Attach& attach, std::optional<uint64_t> history,
+                   Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the rounds that the worker has are the ledger's; tells people if not.
+  bool HasLedgersRounds(const Attachment& member, const v1::Attach& attach,
+                        std::optional<uint64_t> history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From `round` on, or from a snapshot if the worker has no round or that is less to send.
+  void StartCatchUp(Attachment& member, std::optional<uint64_t> round)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartCatchUp(Attachment& member, bool has_parameters, uint64_t round)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool SnapshotIsLess(uint64_t round) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::unique_ptr<SnapshotFrames>> OpenSnapshotFrames() const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OpenSnapshotFor(const std::shared_ptr<Attachment>& member) ABSL_LOCKS_EXCLUDED(mutex_);
   void GoLive(Attachment& member, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndAttachment(Attachment& member, absl::Status status, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -126,6 +165,29 @@ class JobRun {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropSlowReaders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t LiveMembers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Places (job_run_places.cc).
+  void PublishPlaces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t TakenPlaces() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Vacate(uint32_t index, const std::string& reason, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void VacateLeaving(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Rounds that workers hand back (job_run_hand_back.cc).
+  bool CanHandBack(const Attachment& member) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Asks the next member that is ahead, if none is at it; those that cannot help get a snapshot.
+  void AskForLostRounds(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AwaitsLostRounds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnHandedRound(Attachment& from, const v1::RoundSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnHandedChunk(Attachment& from, const v1::ChunkHeader& header,
+                             const Payload& payload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnHandedClosed(Attachment& from, const v1::RoundClosed& closed, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckHandedClosed(const v1::RoundClosed& closed) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndHandBack(Attachment& from, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EnforceHandBackLimit(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The base model (job_run_base.cc).
   absl::Status OnBaseBegin(Attachment& from, const v1::BaseBegin& begin)
@@ -158,7 +220,13 @@ class JobRun {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenNextRound(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayOpenFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AwaitsReturning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The round is in the ledger, however it came there.
+  void RoundEntered(const v1::RoundSpec& spec, const v1::RoundClosed& closed, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string AwaitedNames() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RoundProgress ProgressNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartCommit(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::Status WriteToLedger(const Commit& commit);
@@ -191,7 +259,7 @@ class JobRun {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(v1::JobState state, const std::string& reason, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SyncLedgerIfDue() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string HeldReason() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnforcePauseLimit(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const JobRunOptions options_;
@@ -205,10 +273,20 @@ class JobRun {
   std::optional<Layout> layout_ ABSL_GUARDED_BY(mutex_);
   std::optional<RoundPlanner> planner_ ABSL_GUARDED_BY(mutex_);
   std::optional<SnapshotStore> snapshots_ ABSL_GUARDED_BY(mutex_);
+  uint64_t newest_snapshot_ ABSL_GUARDED_BY(mutex_) = 0;  // its round
   std::unique_ptr<LedgerWriter> writer_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<FoldThread> fold_ ABSL_GUARDED_BY(mutex_);
-  absl::Duration synced_at_ ABSL_GUARDED_BY(mutex_);
-  bool unsynced_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<SyncThread> sync_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> held_ ABSL_GUARDED_BY(mutex_);  // a person's reason
+
+  // Names by index, "" for a vacant place; a copy for who must not wait for mutex_.
+  std::vector<std::string> places_ ABSL_GUARDED_BY(mutex_);
+  mutable absl::Mutex published_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  std::vector<std::string> published_places_ ABSL_GUARDED_BY(published_mutex_);
+  std::map<uint32_t, std::string> leaving_ ABSL_GUARDED_BY(mutex_);  // after the open round, and why
+  // Voters of the last round before a restart that are not back yet: they may hold what the disk lost.
+  std::set<uint32_t> returning_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration opened_at_ ABSL_GUARDED_BY(mutex_);
 
   std::map<std::string, std::shared_ptr<Attachment>> members_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::JobWorker> stats_ ABSL_GUARDED_BY(mutex_);  // by index
@@ -226,6 +304,8 @@ class JobRun {
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;  // a thread writes round_ to the ledger
   std::string commit_error_ ABSL_GUARDED_BY(mutex_);  // why a closed round is not in the ledger yet
   std::optional<v1::RoundSpec> last_spec_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_history_ ABSL_GUARDED_BY(mutex_) = 0;  // RoundClosed.history of the last round
+  std::optional<HandedRound> handed_ ABSL_GUARDED_BY(mutex_);
   bool all_rounds_done_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<absl::Duration> durations_ ABSL_GUARDED_BY(mutex_);
   uint64_t samples_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -58,6 +58,7 @@ absl::Status JobRun::OnBaseEnd(Attachment& from, const v1::BaseEnd& end, Effects
   TALLY_RETURN_IF_ERROR(snapshots_->Write(0, base_, {}, base_config_json_));
   std::vector<float>().swap(base_);  // "= {}" would keep its memory
   if (const absl::Status opened = OpenLedger(); !opened.ok()) {
+    sync_.reset();
     writer_.reset();
     return opened;
   }
@@ -66,7 +67,7 @@ absl::Status JobRun::OnBaseEnd(Attachment& from, const v1::BaseEnd& end, Effects
   for (auto& [name, member] : members_) {
     if (member->phase != AttachmentPhase::kAwaitingBase) continue;
     if (name != elected_) member->Push(AttachedFrame(false));
-    StartCatchUp(*member, /*has_parameters=*/name == elected_, 0);
+    StartCatchUp(*member, name == elected_ ? std::make_optional<uint64_t>(0) : std::nullopt);
     effects.wakes.push_back(member->link);
   }
   return absl::OkStatus();

@@ -1,11 +1,13 @@
 // Members of a job: attaching, catching up, going live, leaving.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/update/update_rule.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
 
@@ -21,21 +23,35 @@ constexpr size_t kCatchUpLimit = size_t{4} << 20;
 }  // namespace
 
 absl::StatusOr<uint32_t> JobRun::IndexOf(const std::string& worker) const {
-  const auto found = std::find(options_.workers.begin(), options_.workers.end(), worker);
-  if (found == options_.workers.end()) {
+  const auto found = std::find(places_.begin(), places_.end(), worker);
+  if (found == places_.end() || worker.empty()) {
     return absl::PermissionDeniedError(
         absl::StrCat("worker ", worker, " has no part in job ", options_.job_id));
   }
-  return static_cast<uint32_t>(found - options_.workers.begin());
+  return static_cast<uint32_t>(found - places_.begin());
+}
+
+std::optional<uint64_t> JobRun::HistoryAt(uint64_t round) const {
+  if (round == 0) return 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (writer_ == nullptr || round > writer_->last_round()) return std::nullopt;
+    if (round == writer_->last_round()) return last_history_;
+  }
+  const absl::StatusOr<LedgerRound> read = LedgerOf().Read(round);
+  if (!read.ok()) return std::nullopt;
+  return read->closed.history();
 }
 
 absl::StatusOr<std::shared_ptr<Attachment>> JobRun::Attach(const v1::Attach& attach,
                                                            std::shared_ptr<WorkerLink> link) {
-  TALLY_ASSIGN_OR_RETURN(const uint32_t index, IndexOf(attach.worker()));
+  const std::optional<uint64_t> history =
+      attach.has_parameters() ? HistoryAt(attach.round()) : std::nullopt;
   Effects effects;
   auto member = std::make_shared<Attachment>();
   {
     absl::MutexLock lock(&mutex_);
+    TALLY_ASSIGN_OR_RETURN(const uint32_t index, IndexOf(attach.worker()));
     if (!layout_.has_value()) TALLY_RETURN_IF_ERROR(KeepLayout(attach));
     if (attach.layout_digest() != layout_->digest()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -58,7 +74,7 @@ absl::StatusOr<std::shared_ptr<Attachment>> JobRun::Attach(const v1::Attach& att
       Send(*member, StopFrame(state_, reason_), effects);
       member->finish = absl::OkStatus();
     } else {
-      StartMember(*member, attach);
+      StartMember(*member, attach, history, effects);
       ElectIfNeeded(effects);
     }
     PublishWorkers();
@@ -87,32 +103,89 @@ void JobRun::PublishWorkers() {
   });
 }
 
-void JobRun::StartMember(Attachment& member, const v1::Attach& attach) {
+void JobRun::StartMember(Attachment& member, const v1::Attach& attach,
+                         std::optional<uint64_t> history, Effects& effects) {
   observer_->OnEvent("info", member.worker, "attached");
   if (writer_ == nullptr) return;  // stays kAwaitingBase
-  const bool knows = attach.has_parameters() && attach.round() <= writer_->last_round();
-  if (attach.has_parameters() && !knows) {
-    observer_->OnEvent("warning", member.worker,
-                       absl::StrCat("is at round ", attach.round(), ", the ledger at ",
-                                    writer_->last_round(), ": gets a snapshot"));
-  }
   member.Push(AttachedFrame(false));
-  StartCatchUp(member, knows && !resynchronise_[member.index], attach.round());
+  member.round = attach.round();
+  member.history = attach.history();
+  member.first_held = attach.first_held();
+  const bool wrong = resynchronise_[member.index];
+  resynchronise_[member.index] = false;
+  if (!wrong && attach.has_parameters() && CanHandBack(member)) {
+    member.phase = AttachmentPhase::kAhead;
+    return AskForLostRounds(effects);
+  }
+  const bool knows = !wrong && attach.has_parameters() && HasLedgersRounds(member, attach, history);
+  StartCatchUp(member, knows ? std::make_optional(attach.round()) : std::nullopt);
 }
 
-void JobRun::StartCatchUp(Attachment& member, bool has_parameters, uint64_t round) {
-  resynchronise_[member.index] = false;
+bool JobRun::HasLedgersRounds(const Attachment& member, const v1::Attach& attach,
+                              std::optional<uint64_t> history) {
+  if (history == attach.history()) return true;
+  const bool ahead = attach.round() > writer_->last_round();
+  observer_->OnEvent(
+      "warning", member.worker,
+      absl::StrCat("is at round ", attach.round(),
+                   ahead ? absl::StrCat(", the ledger at ", writer_->last_round())
+                         : " of rounds that are not the ledger's, which has lost them or no longer "
+                           "keeps them",
+                   ": gets a snapshot"));
+  return false;
+}
+
+void JobRun::StartCatchUp(Attachment& member, std::optional<uint64_t> round) {
+  returning_.erase(member.index);
   member.phase = AttachmentPhase::kCatchingUp;
-  member.next_round = round + 1;
-  if (has_parameters) return;
-  absl::StatusOr<std::unique_ptr<Snapshot>> snapshot = snapshots_->Latest(writer_->last_round());
-  if (!snapshot.ok()) {
-    observer_->OnEvent("error", member.worker, std::string(snapshot.status().message()));
-    member.finish = snapshot.status();
+  member.wants_snapshot = !round.has_value() || SnapshotIsLess(*round);
+  member.next_round = round.value_or(0) + 1;
+}
+
+// A worker that missed so much that the rounds weigh more than the newest snapshot and what follows.
+bool JobRun::SnapshotIsLess(uint64_t round) const {
+  const absl::StatusOr<const UpdateRule*> rule = FindUpdateRule(planner_->update_rule());
+  if (!rule.ok() || newest_snapshot_ <= round) return false;
+  const auto arrays = static_cast<uint64_t>(1 + (*rule)->state_slots());
+  return writer_->reader().BytesOf(round + 1, newest_snapshot_) >
+         arrays * layout_->size() * sizeof(float);
+}
+
+// Reads the whole snapshot to check it, so without the lock.
+absl::StatusOr<std::unique_ptr<SnapshotFrames>> JobRun::OpenSnapshotFrames() const {
+  std::optional<Layout> layout;
+  std::optional<SnapshotStore> snapshots;
+  uint64_t last = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    layout = layout_;
+    snapshots = snapshots_;
+    last = writer_->last_round();
+  }
+  TALLY_ASSIGN_OR_RETURN(std::unique_ptr<Snapshot> snapshot, snapshots->Latest(last));
+  const std::optional<uint64_t> history = HistoryAt(snapshot->round());
+  if (!history.has_value()) {
+    return absl::DataLossError(absl::StrCat("the ledger does not have round ", snapshot->round(),
+                                            ", which the newest snapshot is of"));
+  }
+  return std::make_unique<SnapshotFrames>(*layout, std::move(snapshot), *history);
+}
+
+void JobRun::OpenSnapshotFor(const std::shared_ptr<Attachment>& member) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!member->wants_snapshot || member->finish) return;
+  }
+  absl::StatusOr<std::unique_ptr<SnapshotFrames>> frames = OpenSnapshotFrames();
+  absl::MutexLock lock(&mutex_);
+  member->wants_snapshot = false;
+  if (!frames.ok()) {
+    observer_->OnEvent("error", member->worker, std::string(frames.status().message()));
+    member->finish = frames.status();
     return;
   }
-  member.next_round = (*snapshot)->round() + 1;
-  member.snapshot = std::make_unique<SnapshotFrames>(*layout_, *std::move(snapshot));
+  member->next_round = (*frames)->round() + 1;
+  member->snapshot = *std::move(frames);
 }
 
 // The base comes from one worker: the first there is, or the next one when it goes away.
@@ -126,7 +199,7 @@ void JobRun::ElectIfNeeded(Effects& effects) {
 void JobRun::GoLive(Attachment& member, Effects& effects) {
   member.phase = AttachmentPhase::kLive;
   if (round_ != nullptr) {
-    Send(member, RoundFrame(round_->spec()), effects);
+    Send(member, RoundFrame(round_->spec(), writer_->synced_round()), effects);
     for (uint32_t i = 0; i < round_->grid().size(); ++i) {
       const AggregateChunk& chunk = round_->aggregate()[i];
       if (chunk.payload == nullptr) continue;
@@ -189,7 +262,8 @@ Outgoing JobRun::Next(const std::shared_ptr<Attachment>& to) {
 
 bool JobRun::IsBehind(const Attachment& member) const {
   return member.phase == AttachmentPhase::kCatchingUp && !member.finish &&
-         (member.snapshot != nullptr || member.next_round <= writer_->last_round());
+         (member.wants_snapshot || member.snapshot != nullptr ||
+          member.next_round <= writer_->last_round());
 }
 
 Outgoing JobRun::TakeFrame(Attachment& member) {
@@ -210,6 +284,7 @@ Outgoing JobRun::TakeFrame(Attachment& member) {
 // returns with an empty outbox it has all closed rounds.
 void JobRun::ReadLedgerFor(const std::shared_ptr<Attachment>& member) {
   for (;;) {
+    OpenSnapshotFor(member);
     uint64_t number;
     {
       absl::MutexLock lock(&mutex_);
@@ -225,6 +300,10 @@ void JobRun::ReadLedgerFor(const std::shared_ptr<Attachment>& member) {
     absl::StatusOr<LedgerRound> read = LedgerOf().Read(number);
     absl::MutexLock lock(&mutex_);
     if (member->phase != AttachmentPhase::kCatchingUp || member->finish) return;
+    if (absl::IsNotFound(read.status())) {  // it went by the ledger's policy meanwhile
+      member->wants_snapshot = true;
+      continue;
+    }
     if (!read.ok()) {
       member->finish = read.status();
       return;
@@ -255,8 +334,13 @@ void JobRun::EndAttachment(Attachment& member, absl::Status status, Effects& eff
 
 // Nothing of this member is waited for any more.
 void JobRun::Forget(Attachment& member, Effects& effects) {
+  const bool handing_back = member.phase == AttachmentPhase::kHandingBack;
   member.phase = AttachmentPhase::kEnded;
   stats_[member.index].set_attached(false);
+  if (handing_back) {
+    handed_.reset();
+    AskForLostRounds(effects);
+  }
   evaluations_.Forget(member.index);
   digests_.Forget(member.index);
   if (elected_ == member.worker && writer_ == nullptr) {
@@ -290,12 +374,18 @@ void JobRun::Detach(const std::shared_ptr<Attachment>& gone) {
     const auto found = members_.find(gone->worker);
     if (found == members_.end() || found->second != gone) return;
     members_.erase(found);
-    observer_->OnEvent("info", gone->worker, "detached");
+    const bool told = gone->finish.has_value() && !gone->finish->ok();
+    observer_->OnEvent("info", gone->worker,
+                       absl::StrCat("detached: ", told ? gone->finish->message()
+                                                       : gone->finish ? "it was told to stop"
+                                                                      : "its stream has ended"));
     Forget(*gone, effects);
     PublishWorkers();
     if (IsTerminalState()) return;
+    VacateLeaving(effects);
     ElectIfNeeded(effects);
     Advance(effects);
+    OpenNextRound(effects);
     PublishEvaluations();
     FinishIfDone(effects);
   }

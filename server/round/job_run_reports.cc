@@ -89,7 +89,10 @@ void JobRun::OnFolded(const FoldResult& result) {
 void JobRun::OnSnapshot(const FoldResult& result) {
   result_ = result;
   result_at_ = options_.clock->Steady();
-  if (result.written.ok()) return;
+  if (result.written.ok()) {
+    newest_snapshot_ = result.round;
+    return;
+  }
   observer_->OnEvent("error", "", absl::StrCat("snapshot of round ", result.round, ": ",
                                                result.written.message()));
   if (state_ == v1::FINALIZING) SetState(v1::FINALIZING, std::string(result.written.message()));
@@ -126,7 +129,7 @@ void JobRun::CompareDigests(Effects& effects) {
 void JobRun::Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint64_t expected,
                            Effects& effects) {
   ++mismatches_;
-  const std::string& name = options_.workers[worker];
+  const std::string name = places_[worker];
   const std::string message = absl::StrCat(
       "round ", round, ": parameters differ from the ledger's: expected digest ",
       DigestToString(expected), ", found ", DigestToString(found), "; the worker is resynchronised");

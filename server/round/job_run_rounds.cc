@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/digest.h"
+#include "common/base/fault_point.h"
 #include "common/base/status.h"
+#include "common/update/history.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
 
@@ -57,6 +60,10 @@ absl::Status JobRun::OnControlFrame(Attachment& from, const v1::WorkerFrame& fra
       return absl::OkStatus();
     case v1::WorkerFrame::kBaseBegin:
       return OnBaseBegin(from, frame.base_begin());
+    case v1::WorkerFrame::kPastRound:
+      return OnHandedRound(from, frame.past_round());
+    case v1::WorkerFrame::kClosed:
+      return OnHandedClosed(from, frame.closed(), effects);
     case v1::WorkerFrame::kChunk:
       if (frame.chunk().kind() != v1::PARAMETERS) break;
       return OnBaseChunk(from, frame.chunk(), payload);
@@ -82,6 +89,7 @@ absl::Status JobRun::OnContributionChunk(Attachment& from, const v1::ChunkHeader
     absl::MutexLock lock(&mutex_);
     if (from.phase == AttachmentPhase::kEnded) return absl::OkStatus();
     CountUp(from, wire_bytes);
+    if (from.phase == AttachmentPhase::kHandingBack) return OnHandedChunk(from, header, payload);
     if (TakesPart(from, header.round())) {
       round = round_;
     } else {
@@ -196,19 +204,52 @@ void JobRun::LeaveOut(Attachment& from, const std::string& kind, const std::stri
 
 bool JobRun::MayOpen() {
   if (writer_ == nullptr || round_ != nullptr || all_rounds_done_) return false;
-  const v1::WorkersSpec& workers = options_.spec.workers();
-  const uint32_t live = LiveMembers();
-  if (last_spec_.has_value()) {
-    if (live >= workers.minimum()) return true;
-    SetState(v1::PAUSED, absl::StrCat(live, " workers attached, minimum ", workers.minimum()));
+  if (held_.has_value()) {
+    SetState(v1::PAUSED, HeldReason());
     return false;
   }
-  // The first round waits for everybody, and after a round's deadline for the quorum.
+  if (AwaitsLostRounds()) {
+    SetState(v1::PAUSED, "workers hand back rounds that the server's disk has lost");
+    return false;
+  }
+  if (!last_spec_.has_value()) return MayOpenFirst();
+  if (AwaitsReturning()) return false;
+  const v1::WorkersSpec& workers = options_.spec.workers();
+  const uint32_t live = LiveMembers();
+  if (live >= workers.minimum()) return true;
+  SetState(v1::PAUSED, absl::StrCat(live, " attached, minimum ", workers.minimum()));
+  return false;
+}
+
+// The first round waits for everybody, and after a round's deadline for the quorum.
+bool JobRun::MayOpenFirst() {
+  const v1::WorkersSpec& workers = options_.spec.workers();
+  const uint32_t live = LiveMembers();
   const bool waited = options_.clock->Steady() - state_since_ >=
                       absl::Milliseconds(static_cast<int64_t>(workers.round_deadline_ms()));
-  if (live >= options_.workers.size() || (waited && live >= workers.quorum())) return true;
-  SetState(v1::WAITING, absl::StrCat(live, " of ", options_.workers.size(), " workers ready"));
+  if (live >= TakenPlaces() || (waited && live >= workers.quorum())) {
+    return live >= workers.minimum();
+  }
+  SetState(v1::WAITING, absl::StrCat(live, " of ", TakenPlaces(), " workers ready"));
   return false;
+}
+
+// After a restart: whoever took part in the ledger's last round may hold rounds that the disk has
+// lost. Once the next round is open that help comes too late.
+bool JobRun::AwaitsReturning() {
+  const absl::Duration patience = absl::Milliseconds(
+      static_cast<int64_t>(options_.spec.workers().round_deadline_ms()));
+  if (returning_.empty()) return false;
+  if (options_.clock->Steady() - opened_at_ >= patience) {
+    returning_.clear();
+    return false;
+  }
+  std::vector<absl::string_view> names;
+  for (const uint32_t index : returning_) names.push_back(places_[index]);
+  SetState(v1::PAUSED, absl::StrCat("after the server's restart, waiting for ",
+                                    absl::StrJoin(names, ", "), " for at most ",
+                                    absl::FormatDuration(patience)));
+  return true;
 }
 
 void JobRun::OpenNextRound(Effects& effects) {
@@ -230,7 +271,7 @@ void JobRun::OpenNextRound(Effects& effects) {
   for (auto& [name, member] : members_) {
     if (member->phase == AttachmentPhase::kLive) round_->Await(member->index);
   }
-  Broadcast(RoundFrame(*spec), effects);
+  Broadcast(RoundFrame(*spec, writer_->synced_round()), effects);
 }
 
 // Closes the open round if it may close now.
@@ -239,14 +280,13 @@ void JobRun::Advance(Effects& effects) {
   if (!closing_) {
     const v1::WorkersSpec& workers = options_.spec.workers();
     const CloseDecision decision = DecideClose(
-        ProgressNow(), {static_cast<uint32_t>(options_.workers.size()), workers.quorum(),
-                        workers.minimum()});
+        ProgressNow(), {TakenPlaces(), workers.quorum(), workers.minimum()});
     switch (decision.action) {
       case CloseAction::kWait:
         if (state_ == v1::PAUSED) SetState(v1::RUNNING, "");
         return;
       case CloseAction::kPause:
-        return SetState(v1::PAUSED, decision.reason);
+        return SetState(v1::PAUSED, absl::StrCat(decision.reason, AwaitedNames()));
       case CloseAction::kFail:
         return End(v1::FAILED,
                    absl::StrCat("round ", round_->spec().round(), ": ", decision.reason), effects);
@@ -259,6 +299,15 @@ void JobRun::Advance(Effects& effects) {
     for (const uint32_t chunk : round_->ClaimRest()) effects.reduce.push_back(chunk);
   }
   if (round_->AllReduced()) StartCommit(effects);
+}
+
+// " (worker-1, worker-2)", whom the open round waits for; empty if nobody.
+std::string JobRun::AwaitedNames() const {
+  std::vector<absl::string_view> names;
+  for (uint32_t index = 0; index < places_.size(); ++index) {
+    if (round_->IsAwaited(index)) names.push_back(places_[index]);
+  }
+  return names.empty() ? "" : absl::StrCat(" (waiting for ", absl::StrJoin(names, ", "), ")");
 }
 
 RoundProgress JobRun::ProgressNow() const {
@@ -277,11 +326,14 @@ void JobRun::StartCommit(Effects& effects) {
   if (round_ == nullptr || std::exchange(committing_, true)) return;
   // A snapshot must not be ahead of the ledger after a crash.
   const bool sync = options_.strict_durability || planner_->SnapshotAfter(round_->spec());
-  effects.commit = Commit{round_, round_->Closed(), writer_.get(), sync};
+  v1::RoundClosed closed = round_->Closed();
+  closed.set_history(RoundHistory(last_history_, closed));
+  effects.commit = Commit{round_, std::move(closed), writer_.get(), sync};
 }
 
 // Without the run's lock: a slow disk holds up the round's end, not the streams.
 absl::Status JobRun::WriteToLedger(const Commit& commit) {
+  FaultPoint("round.after_reduction");
   const v1::RoundSpec& spec = commit.round->spec();
   if (commit.writer->last_round() < spec.round()) {  // otherwise it is there: its sync had failed
     std::vector<ByteSpan> payloads;
@@ -304,14 +356,24 @@ void JobRun::EndCommit(const Commit& commit, const absl::Status& written, Effect
     return SetState(v1::PAUSED, commit_error_);
   }
   commit_error_.clear();
-  unsynced_ = unsynced_ || !commit.sync;
+  FaultPoint("round.before_announce");
   Broadcast(ClosedFrame(commit.closed), effects);
-  const v1::RoundSpec& spec = commit.round->spec();
+  if (!commit.sync) sync_->Request();
+  const v1::RoundSpec spec = commit.round->spec();
   RecordProgress(commit.closed, options_.clock->Steady() - round_->opened_at());
   round_.reset();
   closing_ = false;
-  last_spec_ = spec;
   ExpectReports(spec);
+  RoundEntered(spec, commit.closed, effects);
+  VacateLeaving(effects);
+  effects.announced = true;
+  OpenNextRound(effects);
+}
+
+void JobRun::RoundEntered(const v1::RoundSpec& spec, const v1::RoundClosed& closed,
+                          Effects& effects) {
+  last_spec_ = spec;
+  last_history_ = closed.history();
   const bool snapshot = planner_->SnapshotAfter(spec);
   if (spec.compare_digest() || snapshot) fold_->Request({spec.round(), snapshot});
   all_rounds_done_ = !planner_->Next(&spec).has_value();
@@ -319,7 +381,6 @@ void JobRun::EndCommit(const Commit& commit, const absl::Status& written, Effect
   for (auto& [name, member] : members_) {  // there is one more round to read
     if (member->phase == AttachmentPhase::kCatchingUp) effects.wakes.push_back(member->link);
   }
-  OpenNextRound(effects);
 }
 
 void JobRun::RecordProgress(const v1::RoundClosed& closed, absl::Duration took) {

@@ -25,6 +25,8 @@ class RoundPlanner {
 
   // Whether the fold writes a snapshot after this round.
   bool SnapshotAfter(const v1::RoundSpec& round) const;
+  // Of the training rounds.
+  const std::string& update_rule() const { return update_rule_; }
 
  private:
   RoundPlanner(v1::JobSpec spec, bool has_buffers) : spec_(std::move(spec)), buffers_(has_buffers) {}

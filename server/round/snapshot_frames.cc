@@ -28,6 +28,7 @@ grpc::ByteBuffer SnapshotFrames::Begin() const {
   v1::ServerFrame frame;
   frame.mutable_snapshot()->set_round(snapshot_->round());
   frame.mutable_snapshot()->set_state_slots(static_cast<uint32_t>(snapshot_->state().size()));
+  frame.mutable_snapshot()->set_history(history_);
   return EncodeFrame(frame);
 }
 

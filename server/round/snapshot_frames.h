@@ -13,9 +13,11 @@ namespace tally {
 
 class SnapshotFrames {
  public:
-  SnapshotFrames(const Layout& layout, std::unique_ptr<Snapshot> snapshot)
-      : grid_(DenseGrid(layout)), snapshot_(std::move(snapshot)) {}
+  // `history`: RoundClosed.history of the snapshot's round, 0 for the base.
+  SnapshotFrames(const Layout& layout, std::unique_ptr<Snapshot> snapshot, uint64_t history)
+      : grid_(DenseGrid(layout)), snapshot_(std::move(snapshot)), history_(history) {}
 
+  uint64_t round() const { return snapshot_->round(); }
   bool done() const { return done_; }
   // Not after done().
   grpc::ByteBuffer Next();
@@ -27,6 +29,7 @@ class SnapshotFrames {
 
   ChunkGrid grid_;
   std::shared_ptr<const Snapshot> snapshot_;
+  uint64_t history_;
   bool begun_ = false;
   bool done_ = false;
   uint32_t array_ = 0;  // 0: the parameters; 1 + s: state slot s

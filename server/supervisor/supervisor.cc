@@ -73,6 +73,7 @@ class Supervisor::Observer final : public JobObserver {
     metrics_->AggregateBytes(aggregate_bytes);
   }
   void OnRefused(const std::string& kind) override { metrics_->Refused(kind); }
+  void OnWorkers(const std::vector<std::string>&) override {}
 
  private:
   // FAILED_PRECONDITION is final: the registry's state is terminal, by a user's word.

@@ -19,6 +19,7 @@
 #include "common/layout/chunk_grid.h"
 #include "common/spec/defaults.h"
 #include "common/update/apply_round.h"
+#include "common/update/history.h"
 #include "common/wire/frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -59,6 +60,10 @@ class RecordingObserver final : public JobObserver {
     bytes_up_ += up;
     bytes_down_ += down;
   }
+  void OnWorkers(const std::vector<std::string>& workers) override {
+    absl::MutexLock lock(&mutex_);
+    workers_ = workers;
+  }
   void OnRefused(const std::string& kind) override {
     absl::MutexLock lock(&mutex_);
     ++refused_[kind];
@@ -79,6 +84,7 @@ class RecordingObserver final : public JobObserver {
   std::string events() const { return Locked(events_); }
   v1::JobStatus status() const { return Locked(status_); }
   uint64_t bytes_up() const { return Locked(bytes_up_); }
+  std::vector<std::string> workers() const { return Locked(workers_); }
   int refused(const std::string& kind) const {
     absl::MutexLock lock(&mutex_);
     const auto found = refused_.find(kind);
@@ -104,6 +110,7 @@ class RecordingObserver final : public JobObserver {
   v1::JobStatus status_;
   uint64_t bytes_up_ = 0;
   uint64_t bytes_down_ = 0;
+  std::vector<std::string> workers_;
   std::map<std::string, int> refused_;
 };
 
@@ -128,6 +135,8 @@ class TestWorker {
     *attach.mutable_layout() = layout_.ToProto();
     attach.set_has_parameters(round_.has_value());
     attach.set_round(round_.value_or(0));
+    attach.set_history(history_);
+    if (holds_rounds && !held_.empty()) attach.set_first_held(held_.begin()->first);
     return AttachWith(run, attach);
   }
   absl::Status AttachWith(const std::shared_ptr<JobRun>& run, const v1::Attach& attach) {
@@ -233,6 +242,7 @@ class TestWorker {
     state_.assign(layout_.size(), 0);
     for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i] = 0.01F * static_cast<float>(i);
     round_ = 0;
+    history_ = 0;
     const ChunkGrid grid = DenseGrid(layout_);
     Digester digester;
     for (uint32_t i = 0; i < grid.size(); ++i) {
@@ -261,7 +271,15 @@ class TestWorker {
   const std::optional<v1::Stop>& stop() const { return stop_; }
   const std::optional<absl::Status>& finish() const { return finish_; }
 
+  int handed_back() const { return handed_back_; }
+  const absl::Status& hand_back_status() const { return hand_back_status_; }
+  uint64_t history() const { return history_; }
+  // A held round with other bytes than it had.
+  void SpoilHeldRound(uint64_t round) { held_.at(round).aggregate[0][8] ^= 1; }
+
   uint64_t salt = 0;      // other contributions with another one
+  bool holds_rounds = true;
+  bool hangs_in_hand_back = false;
   bool reports = true;    // digests and evaluations when asked for
 
  private:
@@ -283,10 +301,15 @@ class TestWorker {
         ++snapshots_;
         parameters_.assign(layout_.size(), 0);
         state_.assign(layout_.size(), 0);
+        history_ = frame.snapshot().history();
         break;
       case v1::ServerFrame::kSnapshotEnd:
         EXPECT_EQ(digest(), frame.snapshot_end().parameters_digest());
         round_ = frame.snapshot_end().round();
+        held_.clear();
+        break;
+      case v1::ServerFrame::kHandBack:
+        HandBack(frame.hand_back());
         break;
       case v1::ServerFrame::kPastRound:
         ++past_rounds_;
@@ -337,9 +360,27 @@ class TestWorker {
                            {absl::MakeSpan(state_)}),
                 IsOk());
     round_ = closed.round();
+    history_ = RoundHistory(history_, closed);
+    EXPECT_EQ(closed.history(), history_);
+    held_[closed.round()] = {folding_, closed, aggregate_};
     const bool live = open_.has_value() && open_->round() == closed.round();
     open_.reset();
     if (live && reports) Report();
+  }
+  void HandBack(const v1::HandBack& asked) {
+    for (uint64_t round = asked.first(); round <= asked.last(); ++round) {
+      if (hangs_in_hand_back) return;
+      const HeldRound& held = held_.at(round);
+      v1::WorkerFrame frame;
+      *frame.mutable_past_round() = held.spec;
+      hand_back_status_.Update(Send(frame));
+      for (uint32_t i = 0; i < held.aggregate.size(); ++i) {
+        hand_back_status_.Update(Send(ChunkFrame(i, held.aggregate[i], round), held.aggregate[i]));
+      }
+      *frame.mutable_closed() = held.closed;
+      hand_back_status_.Update(Send(frame));
+      ++handed_back_;
+    }
   }
   void Report() {
     v1::WorkerFrame frame;
@@ -368,6 +409,15 @@ class TestWorker {
   v1::RoundSpec folding_;
   std::vector<Bytes> aggregate_;
   std::optional<v1::RoundSpec> open_;  // waits for this worker's contribution
+  struct HeldRound {
+    v1::RoundSpec spec;
+    v1::RoundClosed closed;
+    std::vector<Bytes> aggregate;
+  };
+  std::map<uint64_t, HeldRound> held_;
+  uint64_t history_ = 0;  // of round_
+  int handed_back_ = 0;
+  absl::Status hand_back_status_;
   int snapshots_ = 0;
   int past_rounds_ = 0;
   std::vector<std::string> refusals_;
