@@ -13,8 +13,6 @@
 namespace tally::testing {
 namespace {
 
-constexpr char kServer[] = TALLY_SERVER_PROGRAM;
-constexpr char kWorker[] = TALLY_WORKER_PROGRAM;
 constexpr char kClient[] = TALLY_CLIENT_PROGRAM;
 constexpr size_t kShownLog = 4000;  // bytes of a log's end
 
@@ -56,7 +54,10 @@ std::string JobText::Yaml() const {
 }
 
 Cluster::Cluster(std::string heartbeat, std::string listen)
-    : heartbeat_(std::move(heartbeat)), address_(std::move(listen)) {
+    : Cluster(ClusterSettings{.heartbeat = std::move(heartbeat), .listen = std::move(listen)}) {}
+
+Cluster::Cluster(ClusterSettings settings)
+    : settings_(std::move(settings)), address_(settings_.listen) {
   const absl::Status data = WriteDataSet(folder_.File("data"));
   if (!data.ok()) GiveUp(std::string(data.message()));
   StartServer();
@@ -78,18 +79,31 @@ std::string Cluster::WriteServerYaml(const std::string& listen, const std::strin
                                      const std::string& state) {
   const std::string path = File(absl::StrCat("server-", commands_++, ".yaml"));
   Write(path, absl::StrCat("listen: \"", listen, "\"\nstatus: \"", status, "\"\nstate_dir: ", state,
-                           "\nheartbeat: ", heartbeat_, "\nlog: {level: debug}\n"));
+                           "\nheartbeat: ", settings_.heartbeat, "\nlog: {level: debug}\n",
+                           settings_.server_yaml, "\n"));
   return path;
 }
 
 void Cluster::StartServer() {
+  LaunchServer();
+  AwaitServer();
+}
+
+void Cluster::LaunchServer() {
   server_.reset();
-  const size_t starts = CountLines(ServerLog(), "status on ");
+  server_starts_ = CountLines(ServerLog(), "status on ");
   server_ = std::make_unique<Process>(
-      std::vector<std::string>{kServer, WriteServerYaml(address_, status_address_, server_state())},
-      ServerLog(), ServerLog());
-  WaitUntil([&] { return !server_->running() || CountLines(ServerLog(), "status on ") > starts; },
-            [&] { return "the server's start: " + Contents(ServerLog()); });
+      std::vector<std::string>{settings_.server_program,
+                               WriteServerYaml(address_, status_address_, server_state())},
+      ServerLog(), ServerLog(), settings_.server_environment);
+}
+
+void Cluster::AwaitServer() {
+  WaitUntil(
+      [&] {
+        return !server_->running() || CountLines(ServerLog(), "status on ") > server_starts_;
+      },
+      [&] { return "the server's start: " + Contents(ServerLog()); });
   if (!server_->running()) GiveUp("the server did not start: " + Contents(ServerLog()));
   const std::string log = Contents(ServerLog());
   address_ = After(log, "serving on ");
@@ -98,27 +112,46 @@ void Cluster::StartServer() {
 
 std::string Cluster::WriteWorkerYaml(const std::string& name, const std::string& state) {
   const std::string path = File(absl::StrCat(state, ".yaml"));
-  Write(path, absl::StrCat("server: \"", address_, "\"\nname: ", name,
+  const std::string& server =
+      settings_.worker_connects.empty() ? address_ : settings_.worker_connects;
+  Write(path, absl::StrCat("server: \"", server, "\"\nname: ", name,
                            "\ndevice: cpu\nthreads: 1\nstate_dir: ", File(state),
                            "\nlog: {level: debug}\ndata:\n  tiny: {format: safetensors, path: ",
-                           File("data"), "}\n"));
+                           File("data"), "}\n", settings_.worker_yaml, "\n"));
   return path;
 }
 
-void Cluster::StartWorker(const std::string& name) {
+void Cluster::LaunchWorker(const std::string& name) {
   const std::string yaml = WriteWorkerYaml(name, "state-" + name);
   const std::string log = WorkerLog(name);
-  const size_t joined = CountLines(log, "joined ");
   workers_[name].reset();
-  workers_[name] = std::make_unique<Process>(std::vector<std::string>{kWorker, yaml}, log, log);
+  workers_[name] =
+      std::make_unique<Process>(std::vector<std::string>{settings_.worker_program, yaml}, log, log,
+                                settings_.worker_environment);
+}
+
+void Cluster::AwaitWorker(const std::string& name, size_t joined) {
   Process& process = worker(name);
+  const std::string log = WorkerLog(name);
   WaitUntil([&] { return !process.running() || CountLines(log, "joined ") > joined; },
             [&] { return absl::StrCat("worker ", name, " to join"); });
   if (!process.running()) GiveUp("the worker did not start: " + Contents(log));
 }
 
+void Cluster::StartWorker(const std::string& name) {
+  const size_t joined = CountLines(WorkerLog(name), "joined ");
+  LaunchWorker(name);
+  AwaitWorker(name, joined);
+}
+
 void Cluster::StartWorkers(int count) {
-  for (int i = 0; i < count; ++i) StartWorker(absl::StrCat("worker-", i));
+  std::map<std::string, size_t> joined;
+  for (int i = 0; i < count; ++i) {
+    const std::string name = absl::StrCat("worker-", i);
+    joined[name] = CountLines(WorkerLog(name), "joined ");
+    LaunchWorker(name);
+  }
+  for (const auto& [name, times] : joined) AwaitWorker(name, times);
 }
 
 Output Cluster::Run(std::vector<std::string> command, const Environment& environment) {

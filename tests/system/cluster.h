@@ -39,24 +39,52 @@ struct JobText {
   std::string Yaml() const;
 };
 
+inline constexpr char kServerProgram[] = TALLY_SERVER_PROGRAM;
+inline constexpr char kServerWithFaults[] = TALLY_SERVER_WITH_FAULTS;
+inline constexpr char kWorkerProgram[] = TALLY_WORKER_PROGRAM;
+inline constexpr char kWorkerWithFaults[] = TALLY_WORKER_WITH_FAULTS;
+
+// How the processes are started. A change holds from the next start on.
+struct ClusterSettings {
+  std::string heartbeat = "1s";  // a lease is four of them
+  std::string listen = "127.0.0.1:0";
+  std::string server_program = kServerProgram;
+  std::string worker_program = kWorkerProgram;
+  std::string server_yaml = "";      // further keys, one a line
+  std::string worker_yaml = "";
+  std::string server_state = "";     // its state_dir; "": a folder of the cluster's
+  std::string worker_connects = "";  // host:port that the workers are told; "": the server's own
+  Environment server_environment = {};
+  Environment worker_environment = {};
+};
+
 class Cluster {
  public:
-  // Starts the server. `heartbeat` of its configuration: a lease is four of them.
+  // Starts the server.
   explicit Cluster(std::string heartbeat = "1s", std::string listen = "127.0.0.1:0");
+  explicit Cluster(ClusterSettings settings);
   // Nothing that it started is left running. Shows the logs' ends if the test has failed.
   ~Cluster();
+  ClusterSettings& settings() { return settings_; }
 
   // On the same state folder, and the same ports if there was one before.
   void StartServer();
+  // The same in two steps: the first does not wait, the second gives up if the server ends instead.
+  void LaunchServer();
+  void AwaitServer();
   Process& server() { return *server_; }
   const std::string& address() const { return address_; }
   // host:port of the HTTP status endpoint.
   const std::string& status_address() const { return status_address_; }
-  std::string server_state() const { return folder_.File("server"); }
+  std::string server_state() const {
+    return settings_.server_state.empty() ? folder_.File("server") : settings_.server_state;
+  }
 
   // Starts it, or starts it again, and waits until it has joined.
   void StartWorker(const std::string& name);
-  void StartWorkers(int count);  // worker-0, worker-1, ...
+  // Does not wait.
+  void LaunchWorker(const std::string& name);
+  void StartWorkers(int count);  // worker-0, worker-1, ..., all at once
   Process& worker(const std::string& name) { return *workers_.at(name); }
   // Configuration files, for a daemon that the cluster is not to start. `state` is its folder.
   std::string WriteWorkerYaml(const std::string& name, const std::string& state);
@@ -94,13 +122,16 @@ class Cluster {
   std::string ServerLog() const { return Log("server"); }
 
  private:
+  // Until its log tells of more than `joined` times that it joined.
+  void AwaitWorker(const std::string& name, size_t joined);
   std::string Log(const std::string& program) const { return folder_.File(program + ".log"); }
 
   TempFolder folder_;
-  const std::string heartbeat_;
+  ClusterSettings settings_;
   std::string address_;
   std::string status_address_ = "127.0.0.1:0";
   std::unique_ptr<Process> server_;
+  size_t server_starts_ = 0;  // that the log told of before this one
   std::map<std::string, std::unique_ptr<Process>> workers_;
   int commands_ = 0;
 };

@@ -1,0 +1,186 @@
+// The server dies by its own hand at every place where that is interesting, is started again, and
+// the job ends as if nothing had been.
+#include <signal.h>
+
+#include <filesystem>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/file.h"
+#include "common/base/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/system/cluster.h"
+#include "tests/system/long_job.h"
+#include "tests/system/result.h"
+
+namespace tally::testing {
+namespace {
+
+using ::testing::Contains;
+
+constexpr char kLog[] = "fault point ";
+
+struct CrashPoint {
+  const char* name;
+  const char* durability = "relaxed";
+  // Passings from the server's start on; 0: the first one after some rounds.
+  int passing = 0;
+};
+
+void PrintTo(const CrashPoint& point, std::ostream* out) { *out << point.name; }
+
+std::string NameOf(const CrashPoint& point) {
+  std::string name = absl::StrReplaceAll(point.name, {{".", "_"}});
+  if (point.passing > 0) absl::StrAppend(&name, "_", point.passing);
+  return absl::StrCat(name, point.durability == std::string("strict") ? "_strict" : "");
+}
+
+// Rounds by the hundred a second, with a snapshot every few and a segment every few dozen.
+JobText ShortJob(const std::string& rounds) {
+  JobText job = LongJob("{count: 2}", rounds);
+  job.more = "digest_every: 5\nsnapshot_every: 10\nevaluate_every: 0";
+  return job;
+}
+
+// A server that dies at a point once a file is there.
+class CrashTest : public ::testing::Test {
+ protected:
+  void Start(const CrashPoint& point) {
+    point_ = point.name;
+    const std::string rule = absl::StrCat(point.name, ":kill:", std::max(point.passing, 1),
+                                          ":while=", switch_.File("on"));
+    cluster_ = std::make_unique<Cluster>(ClusterSettings{
+        .server_program = kServerWithFaults,
+        .server_yaml = absl::StrCat("durability: ", point.durability,
+                                    "\nledger: {segment: 64KiB}"),
+        .server_environment = {{"TALLY_FAULT", rule}}});
+    if (point.passing > 0) Arm();
+    cluster_->StartWorkers(2);
+  }
+  void Arm() { TALLY_ASSERT_OK(WriteFileAtomically(switch_.File("on"), "")); }
+
+  void ExpectDeathAtPoint() {
+    EXPECT_EQ(cluster_->server().Wait(), -SIGKILL);
+    EXPECT_EQ(CountLines(cluster_->ServerLog(), absl::StrCat(kLog, point_, ": kill")), 1u);
+  }
+  // The product's own.
+  void Restart() {
+    cluster_->settings().server_program = kServerProgram;
+    cluster_->settings().server_environment.clear();
+    cluster_->StartServer();
+  }
+
+  const TempFolder switch_;
+  std::string point_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+class CrashPointTest : public CrashTest, public ::testing::WithParamInterface<CrashPoint> {};
+
+TEST_P(CrashPointTest, LosesNothing) {
+  Start(GetParam());
+  // The reply may be lost with the server: the token finds the job again.
+  const std::vector<std::string> submit = {"submit", cluster_->WriteJob(ShortJob("60")), "--token",
+                                           "once"};
+  if (GetParam().passing > 0) {
+    cluster_->Tally(submit);
+  } else {
+    cluster_->WaitForRound(cluster_->TallyJson(submit)["job_id"], 12);
+    Arm();
+  }
+  ExpectDeathAtPoint();
+  Restart();
+  const std::string job_id = cluster_->TallyJson(submit)["job_id"];
+  cluster_->WaitForState(job_id, "SUCCEEDED");
+  CheckResult(*cluster_, job_id);
+  EXPECT_EQ(cluster_->TallyJson({"list"}).size(), 1u);
+}
+
+std::string ParamName(const ::testing::TestParamInfo<CrashPoint>& info) {
+  return NameOf(info.param);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Round, CrashPointTest,
+    ::testing::Values(CrashPoint{"round.after_reduction"}, CrashPoint{"round.mid_broadcast"},
+                      CrashPoint{"round.before_announce"}, CrashPoint{"round.after_announce"}),
+    ParamName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Ledger, CrashPointTest,
+    ::testing::Values(CrashPoint{"ledger.before_append"}, CrashPoint{"ledger.mid_record"},
+                      CrashPoint{"ledger.after_append"}, CrashPoint{"ledger.before_sync"},
+                      CrashPoint{"ledger.after_sync"}, CrashPoint{"segment.before_rename"},
+                      // Of the first segment: there is no ledger yet.
+                      CrashPoint{"segment.before_rename", "relaxed", 1}),
+    ParamName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Strict, CrashPointTest,
+    ::testing::Values(CrashPoint{"ledger.mid_record", "strict"},
+                      CrashPoint{"ledger.after_append", "strict"},
+                      CrashPoint{"ledger.before_sync", "strict"},
+                      CrashPoint{"ledger.after_sync", "strict"},
+                      CrashPoint{"round.before_announce", "strict"}),
+    ParamName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Snapshot, CrashPointTest,
+    ::testing::Values(CrashPoint{"snapshot.mid_write"}, CrashPoint{"snapshot.before_rename"},
+                      CrashPoint{"snapshot.after_rename"}, CrashPoint{"fold.mid_pass"},
+                      // Of the base.
+                      CrashPoint{"snapshot.before_rename", "relaxed", 1},
+                      CrashPoint{"snapshot.after_rename", "relaxed", 1}),
+    ParamName);
+
+// WAITING, RUNNING, FINALIZING and SUCCEEDED, before and after each.
+INSTANTIATE_TEST_SUITE_P(
+    Store, CrashPointTest,
+    ::testing::Values(CrashPoint{"store.before_commit", "relaxed", 1},
+                      CrashPoint{"store.after_commit", "relaxed", 1},
+                      CrashPoint{"store.before_commit", "relaxed", 2},
+                      CrashPoint{"store.after_commit", "relaxed", 2},
+                      CrashPoint{"store.before_commit", "relaxed", 3},
+                      CrashPoint{"store.after_commit", "relaxed", 3},
+                      CrashPoint{"store.before_commit", "relaxed", 4},
+                      CrashPoint{"store.after_commit", "relaxed", 4}),
+    ParamName);
+
+class CrashAtCancelTest : public CrashTest {
+ protected:
+  // The id of a job that was being cancelled when the server died.
+  std::string DieWhileCancelling(const char* point) {
+    Start({point});
+    const std::string job_id = cluster_->Submit(ShortJob("100000"));
+    cluster_->WaitForRound(job_id, 5);
+    Arm();
+    EXPECT_NE(cluster_->Tally({"cancel", job_id}).exit_code, 0);
+    ExpectDeathAtPoint();
+    Restart();
+    return job_id;
+  }
+};
+
+TEST_F(CrashAtCancelTest, CancelledStaysCancelled) {
+  const std::string job_id = DieWhileCancelling("store.after_commit");
+  EXPECT_EQ(cluster_->Status(job_id)["state"], "CANCELLED");
+  cluster_->WaitForFreeWorkers(2);
+  const std::string next = cluster_->Submit(ShortJob("20"));
+  cluster_->WaitForState(next, "SUCCEEDED");
+  EXPECT_EQ(cluster_->Status(job_id)["state"], "CANCELLED");
+}
+
+// Nobody was told that it was cancelled.
+TEST_F(CrashAtCancelTest, WhatWasNotWrittenDownGoesOn) {
+  const std::string job_id = DieWhileCancelling("store.before_commit");
+  const uint64_t round = cluster_->Status(job_id)["round"];
+  cluster_->WaitForRound(job_id, round + 5);
+  EXPECT_EQ(cluster_->Tally({"cancel", job_id}).exit_code, 0);
+  EXPECT_EQ(cluster_->Status(job_id)["state"], "CANCELLED");
+  cluster_->WaitForFreeWorkers(2);
+}
+
+}  // namespace
+}  // namespace tally::testing
