@@ -47,7 +47,9 @@ absl::StatusOr<LedgerRound> LedgerReader::Read(uint64_t round) const {
   const std::string where = absl::StrCat(place.path, ": at offset ", place.offset, ": round ", round);
   LedgerRound result;
   result.buffer = std::make_unique_for_overwrite<char[]>(place.length);
-  TALLY_RETURN_IF_ERROR(WithContext(ReadExactly(place, result.buffer.get()), where));
+  const absl::Status read = ReadExactly(place, result.buffer.get());
+  if (absl::IsNotFound(read)) TALLY_RETURN_IF_ERROR(index_->Find(round).status());  // dropped now
+  TALLY_RETURN_IF_ERROR(WithContext(read, where));
   absl::StatusOr<ParsedRecord> record = ParseRecord({result.buffer.get(), place.length});
   if (!record.ok()) return WithContext(record.status(), where);
   if (record->spec.round() != round) {

@@ -5,7 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/digest.h"
 #include "common/base/status_matchers.h"
+#include "common/update/history.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/ledger/format.h"
@@ -22,6 +24,7 @@ using testing::kLayoutDigest;
 using testing::MakeRound;
 using testing::StatusIs;
 using testing::TestFolder;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::unique_ptr<LedgerWriter> OpenWriter(const std::string& folder,
@@ -97,6 +100,46 @@ TEST(LedgerTest, RoundsMustBeConsecutive) {
   EXPECT_THAT(Append(*writer, MakeRound(4)), StatusIs(kRefused, HasSubstr("found 4")));
   AppendRounds(*writer, 3, 3);
   ExpectRounds(writer->reader(), 1, 3);
+}
+
+TEST(LedgerTest, TheHistoryIsThatOfTheRounds) {
+  const TestFolder folder;
+  uint64_t expected = 0;
+  for (uint64_t round = 1; round <= 6; ++round) {
+    const auto writer = OpenWriter(folder / "ledger", {.segment_bytes = 500});
+    EXPECT_EQ(writer->last_history(), expected);
+    AppendRounds(*writer, round, round);
+    expected = RoundHistory(expected, MakeRound(round).closed);
+    EXPECT_EQ(writer->last_history(), expected);
+    TALLY_ASSERT_OK_AND_ASSIGN(const LedgerRound found, writer->reader().Read(round));
+    EXPECT_EQ(found.closed.history(), expected);
+  }
+}
+
+TEST(LedgerTest, ARoundOfAnotherHistoryIsRefused) {
+  const TestFolder folder;
+  const auto writer = OpenWriter(folder / "ledger");
+  AppendRounds(*writer, 1, 1);
+  testing::TestRound round = MakeRound(2);
+  const uint64_t right = RoundHistory(writer->last_history(), round.closed);
+  for (const uint64_t wrong : {uint64_t{0}, right + 1, RoundHistory(0, round.closed)}) {
+    round.closed.set_history(wrong);
+    EXPECT_THAT(writer->Append(round.spec, round.closed, round.spans()),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("round 2: expected history"),
+                               HasSubstr(DigestToString(right)))));
+  }
+  EXPECT_EQ(writer->last_round(), 1u);
+  AppendRounds(*writer, 2, 2);
+  EXPECT_EQ(writer->last_history(), right);
+}
+
+TEST(LedgerTest, ALedgerBegunAfterASnapshotIsToldItsHistory) {
+  const TestFolder folder;
+  const auto writer = OpenWriter(folder / "ledger", {.first_round = 10, .first_history = 77});
+  EXPECT_EQ(writer->last_history(), 77u);
+  AppendRounds(*writer, 10, 10);
+  EXPECT_EQ(writer->last_history(), RoundHistory(77, MakeRound(10).closed));
 }
 
 TEST(LedgerTest, ARoundThatDoesNotFitItsClosingIsNotWritten) {

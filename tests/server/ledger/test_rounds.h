@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "common/base/digest.h"
 #include "common/reduction/reduction.h"
+#include "common/update/history.h"
 #include "gtest/gtest.h"
 #include "proto/tally/v1/training.pb.h"
 #include "server/ledger/reader.h"
@@ -54,7 +55,7 @@ struct TestRound {
   std::vector<ByteSpan> spans() const { return {payloads.begin(), payloads.end()}; }
 };
 
-// Fills in `closed` so that it fits spec and payloads.
+// Fills in `closed` so that it fits spec and payloads; its history is the ledger's to give.
 inline TestRound Close(v1::RoundSpec spec, std::vector<Bytes> payloads) {
   std::vector<uint64_t> digests;
   for (const Bytes& payload : payloads) {
@@ -84,14 +85,19 @@ inline TestRound MakeRound(uint64_t number, uint32_t chunks = 3, size_t bytes = 
   return Close(std::move(spec), std::move(payloads));
 }
 
+// With the history that makes it the next round.
 inline absl::Status Append(LedgerWriter& writer, const TestRound& round) {
-  return writer.Append(round.spec, round.closed, round.spans());
+  v1::RoundClosed closed = round.closed;
+  closed.set_history(RoundHistory(writer.last_history(), closed));
+  return writer.Append(round.spec, closed, round.spans());
 }
 
-// Every byte of the round is as it was appended.
+// Every byte of the round is as it was before it got its history.
 inline void ExpectSame(const LedgerRound& found, const TestRound& expected) {
   EXPECT_EQ(found.spec.SerializeAsString(), expected.spec.SerializeAsString());
-  EXPECT_EQ(found.closed.SerializeAsString(), expected.closed.SerializeAsString());
+  v1::RoundClosed closed = found.closed;
+  closed.set_history(expected.closed.history());
+  EXPECT_EQ(closed.SerializeAsString(), expected.closed.SerializeAsString());
   ASSERT_EQ(found.aggregates.size(), expected.payloads.size());
   for (size_t i = 0; i < expected.payloads.size(); ++i) {
     EXPECT_EQ(Bytes(found.aggregates[i].begin(), found.aggregates[i].end()), expected.payloads[i]);
