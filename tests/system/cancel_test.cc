@@ -6,17 +6,13 @@
 #include "gtest/gtest.h"
 #include "tests/system/cluster.h"
 #include "tests/system/long_job.h"
+#include "tests/system/proc.h"
 #include "tests/system/result.h"
 
 namespace tally::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-long Threads(pid_t pid) {
-  const auto folder = std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/task"));
-  return std::distance(begin(folder), end(folder));
-}
 
 void RunAndCancel(Cluster& cluster) {
   const std::string job_id = cluster.Submit(LongJob("{count: 2}", "100000"));
@@ -43,11 +39,11 @@ TEST(CancelTest, NoThreadsAreLeftInTheWorker) {
   cluster.StartWorkers(2);
   RunAndCancel(cluster);  // also starts what a library starts once and keeps
   const pid_t pid = cluster.worker("worker-0").pid();
-  const long before = Threads(pid);
+  const long before = ThreadCount(pid);
   for (int i = 0; i < 4; ++i) RunAndCancel(cluster);
   // gRPC's own pool may have grown by a thread or two, four jobs' threads would be eight or more.
-  WaitUntil([&] { return Threads(pid) < before + 4; },
-            [&] { return absl::StrCat("threads to end: ", before, ", now ", Threads(pid)); });
+  WaitUntil([&] { return ThreadCount(pid) < before + 4; },
+            [&] { return absl::StrCat("threads to end: ", before, ", now ", ThreadCount(pid)); });
 }
 
 TEST(CancelTest, AWatchEndsWithTheJob) {

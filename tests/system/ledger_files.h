@@ -45,7 +45,7 @@ class RoundWatch {
   uint64_t Now();
 
  private:
-  const std::string folder_;
+  std::string folder_;
   uint64_t segment_ = 0;  // first round of the segment that round_ is in
   uint64_t round_ = 0;
   uint64_t at_ = 0;       // of the next record's head

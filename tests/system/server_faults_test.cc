@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/system/cluster.h"
 #include "tests/system/long_job.h"
+#include "tests/system/proc.h"
 #include "tests/system/result.h"
 
 namespace tally::testing {
@@ -142,18 +142,6 @@ TEST(ServerFaultsTest, AnIpv6LoopbackAddressIsServed) {
   EXPECT_THAT(cluster.address(), ::testing::StartsWith("[::1]:"));
   cluster.StartWorkers(1);
   cluster.WaitForState(cluster.Submit({.workers = "{count: 1}"}), "SUCCEEDED");
-}
-
-// The number before " kB" in a line of /proc/PID/status.
-long ResidentKilobytes(pid_t pid) {
-  const std::string status = Contents(absl::StrCat("/proc/", pid, "/status"));
-  const size_t at = status.find("VmRSS:");
-  return at == std::string::npos ? -1 : std::stol(status.substr(at + 6));
-}
-
-long OpenDescriptors(pid_t pid) {
-  const auto folder = std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/fd"));
-  return std::distance(begin(folder), end(folder));
 }
 
 TEST(ServerFaultsTest, RoundsCostNeitherMemoryNorDescriptors) {
