@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/fault_point.h"
 #include "common/base/status.h"
 #include "common/layout/chunk_grid.h"
 #include "common/update/update_rule.h"
@@ -74,41 +75,115 @@ UpdateContext ContextOf(const v1::RoundSpec& spec) {
   return context;
 }
 
-absl::Status Apply(const UpdateRule& rule, const UpdateContext& context, const ChunkGrid& grid,
-                   absl::Span<const ByteSpan> aggregates, absl::Span<float> parameters,
-                   absl::Span<const absl::Span<float>> state) {
-  std::vector<absl::Span<float>> slots(static_cast<size_t>(rule.state_slots()));
-  for (uint32_t i = 0; i < grid.size(); ++i) {
-    const Chunk& chunk = grid[i];
-    for (size_t slot = 0; slot < slots.size(); ++slot) {
-      slots[slot] = state[slot].subspan(chunk.first, chunk.count);
+// Elements that all rounds of a pass go over before the next ones: they and their state stay in the
+// second cache meanwhile. Whole lanes.
+constexpr uint32_t kPassElements = 32 * 1024;
+
+// Rounds of one rule, in their order.
+struct Run {
+  const UpdateRule* rule;
+  std::vector<absl::Span<const ByteSpan>> aggregates;
+  std::vector<UpdateStep> steps;  // of the chunk at hand
+};
+
+absl::StatusOr<const UpdateRule*> CheckRound(const Layout& layout, const LedgerStep& round,
+                                             const ChunkGrid& grid, absl::Span<float> parameters,
+                                             absl::Span<const absl::Span<float>> state) {
+  const v1::RoundSpec& spec = *round.spec;
+  TALLY_ASSIGN_OR_RETURN(const Reduction* reduction, FindReduction(spec.reduction()));
+  TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(spec.update_rule()));
+  TALLY_RETURN_IF_ERROR(CheckPair(rule->name(), reduction->name()));
+  TALLY_RETURN_IF_ERROR(CheckSizes(layout, *rule, parameters, state));
+  TALLY_RETURN_IF_ERROR(CheckAggregates(*reduction, grid, round.aggregates));
+  TALLY_RETURN_IF_ERROR(rule->Check(ContextOf(spec)));
+  return rule;
+}
+
+absl::Status CheckFollows(const v1::RoundSpec& before, const v1::RoundSpec& spec) {
+  if (spec.round() != before.round() + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected round ", before.round() + 1, " in the same pass"));
+  }
+  if (SameGrid(before, spec)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("its chunks are not those of round ", before.round(), " in the same pass"));
+}
+
+void AddTo(std::vector<Run>& runs, const UpdateRule* rule, const LedgerStep& round) {
+  if (runs.empty() || runs.back().rule != rule) runs.push_back({rule, {}, {}});
+  runs.back().aggregates.push_back(round.aggregates);
+  runs.back().steps.push_back({ContextOf(*round.spec), {}});
+}
+
+absl::StatusOr<std::vector<Run>> CheckAll(const Layout& layout, absl::Span<const LedgerStep> rounds,
+                                          const ChunkGrid& grid, absl::Span<float> parameters,
+                                          absl::Span<const absl::Span<float>> state) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const std::string where = absl::StrCat("round ", rounds[i].spec->round());
+    if (i > 0) {
+      TALLY_RETURN_IF_ERROR(
+          WithContext(CheckFollows(*rounds[i - 1].spec, *rounds[i].spec), where));
     }
-    // Only the first chunk can be refused: what the rule checks of the context is the same for all.
-    TALLY_RETURN_IF_ERROR(
-        rule.Apply(context, aggregates[i], parameters.subspan(chunk.first, chunk.count), slots));
+    const auto rule = CheckRound(layout, rounds[i], grid, parameters, state);
+    if (!rule.ok()) return WithContext(rule.status(), where);
+    AddTo(runs, *rule, rounds[i]);
+  }
+  return runs;
+}
+
+// All rounds on the elements from `first` of the chunk on.
+absl::Status ApplyPart(absl::Span<const Run> runs, const Chunk& chunk, uint32_t first,
+                       absl::Span<float> parameters, absl::Span<const absl::Span<float>> state) {
+  const uint32_t count = std::min(kPassElements, chunk.count - first);
+  for (const Run& run : runs) {
+    std::vector<absl::Span<float>> slots(static_cast<size_t>(run.rule->state_slots()));
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      slots[slot] = state[slot].subspan(chunk.first + first, count);
+    }
+    TALLY_RETURN_IF_ERROR(run.rule->ApplyAll(run.steps, {chunk.count, first},
+                                             parameters.subspan(chunk.first + first, count),
+                                             slots));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckThenApply(const Layout& layout, const v1::RoundSpec& spec,
-                            absl::Span<const ByteSpan> aggregates, absl::Span<float> parameters,
-                            absl::Span<const absl::Span<float>> state) {
-  TALLY_ASSIGN_OR_RETURN(const Reduction* reduction, FindReduction(spec.reduction()));
-  TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(spec.update_rule()));
-  TALLY_RETURN_IF_ERROR(CheckPair(rule->name(), reduction->name()));
-  TALLY_ASSIGN_OR_RETURN(const ChunkGrid grid, GridForRound(layout, spec));
-  TALLY_RETURN_IF_ERROR(CheckSizes(layout, *rule, parameters, state));
-  TALLY_RETURN_IF_ERROR(CheckAggregates(*reduction, grid, aggregates));
-  return Apply(*rule, ContextOf(spec), grid, aggregates, parameters, state);
+absl::Status Apply(std::vector<Run> runs, const ChunkGrid& grid, absl::Span<float> parameters,
+                   absl::Span<const absl::Span<float>> state) {
+  for (uint32_t i = 0; i < grid.size(); ++i) {
+    for (Run& run : runs) {
+      for (size_t round = 0; round < run.steps.size(); ++round) {
+        run.steps[round].aggregate = run.aggregates[round][i];
+      }
+    }
+    for (uint64_t first = 0; first < grid[i].count; first += kPassElements) {
+      TALLY_RETURN_IF_ERROR(
+          ApplyPart(runs, grid[i], static_cast<uint32_t>(first), parameters, state));
+    }
+    if (i == grid.size() / 2) FaultPoint("fold.mid_pass");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
+bool SameGrid(const v1::RoundSpec& a, const v1::RoundSpec& b) {
+  return a.chunk_elements() == b.chunk_elements() && a.buffers() == b.buffers() &&
+         a.first_active_block() == b.first_active_block();
+}
+
+absl::Status ApplyRounds(const Layout& layout, absl::Span<const LedgerStep> rounds,
+                         absl::Span<float> parameters, absl::Span<const absl::Span<float>> state) {
+  if (rounds.empty()) return absl::OkStatus();
+  TALLY_ASSIGN_OR_RETURN(const ChunkGrid grid, GridForRound(layout, *rounds.front().spec));
+  TALLY_ASSIGN_OR_RETURN(std::vector<Run> runs, CheckAll(layout, rounds, grid, parameters, state));
+  return Apply(std::move(runs), grid, parameters, state);
+}
+
 absl::Status ApplyRound(const Layout& layout, const v1::RoundSpec& spec,
                         absl::Span<const ByteSpan> aggregates, absl::Span<float> parameters,
                         absl::Span<const absl::Span<float>> state) {
-  return WithContext(CheckThenApply(layout, spec, aggregates, parameters, state),
-                     absl::StrCat("round ", spec.round()));
+  return ApplyRounds(layout, {LedgerStep{&spec, aggregates}}, parameters, state);
 }
 
 }  // namespace tally

@@ -21,4 +21,21 @@ absl::Status ApplyRound(const Layout& layout, const v1::RoundSpec& spec,
                         absl::Span<const ByteSpan> aggregates, absl::Span<float> parameters,
                         absl::Span<const absl::Span<float>> state);
 
+// One round as ApplyRounds takes it.
+struct LedgerStep {
+  const v1::RoundSpec* spec;
+  absl::Span<const ByteSpan> aggregates;
+};
+
+// Whether rounds of these specs may share a pass: the same chunks.
+bool SameGrid(const v1::RoundSpec& a, const v1::RoundSpec& b);
+
+// ApplyRound for one round after the other, the same bits, in one pass over the parameters: all
+// rounds of a chunk before the next chunk. The rounds are consecutive and SameGrid; `state` is
+// enough for each of their rules.
+//
+// All rounds are checked before anything is touched, as ApplyRound does.
+absl::Status ApplyRounds(const Layout& layout, absl::Span<const LedgerStep> rounds,
+                         absl::Span<float> parameters, absl::Span<const absl::Span<float>> state);
+
 }  // namespace tally

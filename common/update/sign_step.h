@@ -9,6 +9,8 @@
 // c = v/2, a lane without voters) the addend is -0.0, so x becomes x * a rounded once: decay only.
 #pragma once
 
+#include <cstddef>
+
 #include "absl/types/span.h"
 #include "common/reduction/majority/majority_payload.h"
 #include "common/reduction/sign_mean/sign_mean_payload.h"
@@ -22,8 +24,18 @@ struct StepCoefficients {
 
 StepCoefficients StepCoefficientsOf(double learning_rate, double weight_decay);
 
-// x has the chunk's elements: view.lanes lanes, the last perhaps in part.
-void SignStep(const MajorityView& view, const StepCoefficients& step, absl::Span<float> x);
-void SignStep(const SignMeanView& view, const StepCoefficients& step, absl::Span<float> x);
+// x has the chunk's elements from lane `first_lane` on, the chunk's last lane perhaps in part.
+void SignStep(const MajorityView& view, const StepCoefficients& step, absl::Span<float> x,
+              size_t first_lane = 0);
+void SignStep(const SignMeanView& view, const StepCoefficients& step, absl::Span<float> x,
+              size_t first_lane = 0);
+
+struct MajorityStep {
+  MajorityView view;
+  StepCoefficients step;
+};
+
+// SignStep for one after the other, with each parameter read and written once for all.
+void SignSteps(absl::Span<const MajorityStep> steps, absl::Span<float> x, size_t first_lane = 0);
 
 }  // namespace tally

@@ -1,5 +1,6 @@
 #include "common/update/update_rule.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "common/reduction/dense_mean/dense_payload.h"
 #include "common/reduction/majority/majority_payload.h"
 #include "common/reduction/sign_mean/sign_mean_payload.h"
+#include "common/reduction/words.h"
 #include "common/update/adamw_step.h"
 #include "common/update/lion_step.h"
 #include "common/update/sign_step.h"
@@ -38,25 +40,52 @@ absl::Status CheckBetas(const UpdateContext& context) {
   return Expected("beta2", "in [0, 1)", context.beta2);
 }
 
+// The values of the part alone.
+absl::StatusOr<DenseView> ParsePart(ChunkPart part, size_t size, ByteSpan aggregate) {
+  TALLY_ASSIGN_OR_RETURN(DenseView view, ParseDense(part.count, aggregate));
+  view.count = size;
+  view.values += part.first * sizeof(float);
+  return view;
+}
+
 class SignStepRule : public UpdateRule {
   absl::string_view name() const override { return "sign_step"; }
   int state_slots() const override { return 0; }
   absl::Status CheckContext(const UpdateContext& context) const override {
     return CheckRates(context);
   }
-  absl::Status Step(const UpdateContext& context, ByteSpan aggregate, absl::Span<float> x,
+  absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> /*state*/) const override {
-    const auto step = StepCoefficientsOf(context.learning_rate, context.weight_decay);
-    // A sign_mean has its voters there, at least one; a majority has 0.
-    const bool is_mean = aggregate.size() > 1 && aggregate[1] != 0;
-    if (is_mean) {
-      TALLY_ASSIGN_OR_RETURN(const SignMeanView view, ParseSignMean(x.size(), aggregate));
-      SignStep(view, step, x);
+    const size_t lane = part.first / kLaneElements;
+    if (IsMean(step)) {
+      TALLY_ASSIGN_OR_RETURN(const SignMeanView view, ParseSignMean(part.count, step.aggregate));
+      SignStep(view, CoefficientsOf(step), x, lane);
     } else {
-      TALLY_ASSIGN_OR_RETURN(const MajorityView view, ParseMajority(x.size(), aggregate));
-      SignStep(view, step, x);
+      TALLY_ASSIGN_OR_RETURN(const MajorityView view, ParseMajority(part.count, step.aggregate));
+      SignStep(view, CoefficientsOf(step), x, lane);
     }
     return absl::OkStatus();
+  }
+  absl::Status Steps(absl::Span<const UpdateStep> steps, ChunkPart part, absl::Span<float> x,
+                     absl::Span<const absl::Span<float>> state) const override {
+    if (std::any_of(steps.begin(), steps.end(), IsMean)) {
+      return UpdateRule::Steps(steps, part, x, state);
+    }
+    std::vector<MajorityStep> majorities;
+    for (const UpdateStep& step : steps) {
+      TALLY_ASSIGN_OR_RETURN(const MajorityView view, ParseMajority(part.count, step.aggregate));
+      majorities.push_back({view, CoefficientsOf(step)});
+    }
+    SignSteps(majorities, x, part.first / kLaneElements);
+    return absl::OkStatus();
+  }
+
+  static StepCoefficients CoefficientsOf(const UpdateStep& step) {
+    return StepCoefficientsOf(step.context.learning_rate, step.context.weight_decay);
+  }
+  // A sign_mean has its voters there, at least one; a majority has 0.
+  static bool IsMean(const UpdateStep& step) {
+    return step.aggregate.size() > 1 && step.aggregate[1] != 0;
   }
 };
 
@@ -67,9 +96,10 @@ class LionStepRule : public UpdateRule {
     TALLY_RETURN_IF_ERROR(CheckRates(context));
     return CheckBetas(context);
   }
-  absl::Status Step(const UpdateContext& context, ByteSpan aggregate, absl::Span<float> x,
+  absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> state) const override {
-    TALLY_ASSIGN_OR_RETURN(const DenseView gradient, ParseDense(x.size(), aggregate));
+    const UpdateContext& context = step.context;
+    TALLY_ASSIGN_OR_RETURN(const DenseView gradient, ParsePart(part, x.size(), step.aggregate));
     LionStep(gradient,
              LionCoefficientsOf(context.learning_rate, context.weight_decay, context.beta1,
                                 context.beta2),
@@ -89,9 +119,10 @@ class AdamWStepRule : public UpdateRule {
     if (std::isfinite(epsilon) && epsilon > 0) return absl::OkStatus();
     return Expected("epsilon", "above 0 in float32", context.epsilon);
   }
-  absl::Status Step(const UpdateContext& context, ByteSpan aggregate, absl::Span<float> x,
+  absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> state) const override {
-    TALLY_ASSIGN_OR_RETURN(const DenseView gradient, ParseDense(x.size(), aggregate));
+    const UpdateContext& context = step.context;
+    TALLY_ASSIGN_OR_RETURN(const DenseView gradient, ParsePart(part, x.size(), step.aggregate));
     const AdamWOptions options{context.learning_rate, context.weight_decay, context.beta1,
                                context.beta2,         context.epsilon,      context.step};
     AdamWStep(gradient, AdamWCoefficientsOf(options), state[0], state[1], x);
@@ -105,9 +136,9 @@ class AssignRule : public UpdateRule {
   absl::Status CheckContext(const UpdateContext& /*context*/) const override {
     return absl::OkStatus();
   }
-  absl::Status Step(const UpdateContext& /*context*/, ByteSpan aggregate, absl::Span<float> x,
+  absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> /*state*/) const override {
-    TALLY_ASSIGN_OR_RETURN(const DenseView values, ParseDense(x.size(), aggregate));
+    TALLY_ASSIGN_OR_RETURN(const DenseView values, ParsePart(part, x.size(), step.aggregate));
     std::memcpy(x.data(), values.values, x.size() * sizeof(float));
     return absl::OkStatus();
   }
@@ -137,17 +168,45 @@ absl::Status CheckState(int slots, size_t size, absl::Span<const absl::Span<floa
   return absl::OkStatus();
 }
 
+absl::Status CheckPart(ChunkPart part, size_t size) {
+  if (part.first % kLaneElements == 0 && part.first <= part.count &&
+      size <= part.count - part.first) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("elements ", part.first, " to ", part.first + size,
+                                                 " are no lanes of a chunk of ", part.count));
+}
+
 }  // namespace
+
+absl::Status UpdateRule::Check(const UpdateContext& context) const {
+  return WithContext(CheckContext(context), absl::StrCat(name(), ", round ", context.round));
+}
 
 absl::Status UpdateRule::Apply(const UpdateContext& context, ByteSpan aggregate,
                                absl::Span<float> x,
                                absl::Span<const absl::Span<float>> state) const {
+  return ApplyAll({UpdateStep{context, aggregate}}, {static_cast<uint32_t>(x.size()), 0}, x, state);
+}
+
+absl::Status UpdateRule::ApplyAll(absl::Span<const UpdateStep> steps, ChunkPart part,
+                                  absl::Span<float> x,
+                                  absl::Span<const absl::Span<float>> state) const {
+  if (steps.empty()) return absl::OkStatus();
+  for (const UpdateStep& step : steps) TALLY_RETURN_IF_ERROR(Check(step.context));
   const auto apply = [&]() -> absl::Status {
-    TALLY_RETURN_IF_ERROR(CheckContext(context));
+    TALLY_RETURN_IF_ERROR(CheckPart(part, x.size()));
     TALLY_RETURN_IF_ERROR(CheckState(state_slots(), x.size(), state));
-    return Step(context, aggregate, x, state);
+    return Steps(steps, part, x, state);
   };
-  return WithContext(apply(), absl::StrCat(name(), ", round ", context.round));
+  return WithContext(apply(), absl::StrCat(name(), ", round ", steps.front().context.round));
+}
+
+absl::Status UpdateRule::Steps(absl::Span<const UpdateStep> steps, ChunkPart part,
+                               absl::Span<float> x,
+                               absl::Span<const absl::Span<float>> state) const {
+  for (const UpdateStep& step : steps) TALLY_RETURN_IF_ERROR(Step(step, part, x, state));
+  return absl::OkStatus();
 }
 
 std::vector<absl::string_view> UpdateRuleNames() {

@@ -30,22 +30,44 @@ struct UpdateContext {
   uint64_t step = 1;         // of this rule in the job, from 1; adamw_step's bias correction
 };
 
+// One round's aggregate of a chunk, and the numbers it is applied with.
+struct UpdateStep {
+  UpdateContext context;
+  ByteSpan aggregate;
+};
+
+// Where a run of elements lies in its chunk.
+struct ChunkPart {
+  uint32_t count = 0;  // elements of the whole chunk
+  uint32_t first = 0;  // of the run: a multiple of 64
+};
+
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
   virtual absl::string_view name() const = 0;
   // Float32 buffers as large as the parameters that the rule keeps between steps, zero at first.
   virtual int state_slots() const = 0;
+  // INVALID_ARGUMENT for numbers that Apply refuses.
+  absl::Status Check(const UpdateContext& context) const;
   // Moves x, one chunk or any run of elements that the aggregate stands for, and its part of the
   // state. The aggregate has passed CheckAggregate of its reduction. INVALID_ARGUMENT, with
   // nothing changed, if the context, the payload's form or a size is wrong.
   absl::Status Apply(const UpdateContext& context, ByteSpan aggregate, absl::Span<float> x,
                      absl::Span<const absl::Span<float>> state) const;
+  // The same for several rounds one after the other, on a part of the chunk that x holds. Each
+  // parameter may be read and written once for all.
+  absl::Status ApplyAll(absl::Span<const UpdateStep> steps, ChunkPart part, absl::Span<float> x,
+                        absl::Span<const absl::Span<float>> state) const;
 
  private:
   virtual absl::Status CheckContext(const UpdateContext& context) const = 0;
-  virtual absl::Status Step(const UpdateContext& context, ByteSpan aggregate, absl::Span<float> x,
+  virtual absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                             absl::Span<const absl::Span<float>> state) const = 0;
+ protected:
+  // Step for one after the other.
+  virtual absl::Status Steps(absl::Span<const UpdateStep> steps, ChunkPart part,
+                             absl::Span<float> x, absl::Span<const absl::Span<float>> state) const;
 };
 
 // The rule of that name, never destroyed. NOT_FOUND lists the names there are.
