@@ -31,7 +31,7 @@ CloseDecision DecideClose(const RoundProgress& progress, const CloseOptions& opt
   }
   // Whoever is awaited may be hung for good: people see it, and the pause limit counts.
   if (progress.since_opening >= progress.deadline) {
-    return {CloseAction::kPause,
+    return {CloseAction::kOverdue,
             absl::StrCat("the round's deadline has passed with ", progress.contributed,
                          " contributed, quorum ", options.quorum)};
   }

@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<Snapshot>> JobRun::LatestSnapshot() {
 
 absl::Status JobRun::OpenLedger() {
   TALLY_ASSIGN_OR_RETURN(writer_, LedgerWriter::Open(absl::StrCat(options_.folder, "/ledger"),
-                                                     layout_->digest()));
+                                                     layout_->digest(), {options_.keep.segment_bytes}));
   if (writer_->cut_bytes() > 0) {
     observer_->OnEvent("warning", "", absl::StrCat("ledger: cut off ", writer_->cut_bytes(),
                                                    " bytes: ", writer_->cut_reason()));

@@ -24,6 +24,7 @@
 #include "common/wire/frame.h"
 #include "proto/tally/v1/job.pb.h"
 #include "proto/tally/v1/training.pb.h"
+#include "server/ledger/keep.h"
 #include "server/ledger/reader.h"
 #include "server/ledger/snapshot.h"
 #include "server/ledger/writer.h"
@@ -46,6 +47,7 @@ struct JobRunOptions {
   bool held = false;                 // paused by a person; Unhold ends it
   std::string held_reason;           // that person's
   bool strict_durability = false;    // sync the ledger before a round is announced
+  LedgerKeep keep = {};              // what of rounds and snapshots is kept
   const Clock* clock = &Clock::System();
 };
 
@@ -168,6 +170,7 @@ class JobRun {
 
   // Places (job_run_places.cc).
   void PublishPlaces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint32_t MostPlaces() const;
   uint32_t TakenPlaces() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Vacate(uint32_t index, const std::string& reason, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -218,6 +221,7 @@ class JobRun {
                 Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakesPart(const Attachment& from, uint64_t round) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Resume() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenNextRound(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayOpenFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -243,6 +247,7 @@ class JobRun {
   void OnDigest(const Attachment& from, const v1::ParametersDigest& digest, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnFolded(const FoldResult& result);
+  void ForgetOldRounds() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnSnapshot(const FoldResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WriteResultAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint64_t expected,
@@ -300,6 +305,8 @@ class JobRun {
   std::vector<uint64_t> base_digests_ ABSL_GUARDED_BY(mutex_);
 
   std::shared_ptr<OpenRound> round_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration deadline_from_ ABSL_GUARDED_BY(mutex_);  // of round_
+  bool lacked_workers_ ABSL_GUARDED_BY(mutex_) = false;   // round_ has paused for them
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // no contribution to round_ counts any more
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;  // a thread writes round_ to the ledger
   std::string commit_error_ ABSL_GUARDED_BY(mutex_);  // why a closed round is not in the ledger yet

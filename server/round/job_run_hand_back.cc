@@ -130,6 +130,11 @@ absl::Status JobRun::OnHandedClosed(Attachment& from, const v1::RoundClosed& clo
   const v1::RoundSpec spec = handed_->spec;
   handed_->since = options_.clock->Steady();
   sync_->Request();
+  for (auto& [name, member] : members_) {  // who had all rounds lacks this one
+    if (member->phase != AttachmentPhase::kLive) continue;
+    member->phase = AttachmentPhase::kCatchingUp;
+    member->next_round = spec.round();
+  }
   RoundEntered(spec, closed, effects);
   observer_->OnProgress([&](v1::JobStatus& status) { status.set_round(spec.step()); });
   if (spec.round() == from.round || all_rounds_done_) EndHandBack(from, effects);

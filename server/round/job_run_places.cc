@@ -19,8 +19,11 @@ uint32_t JobRun::open_places() const {
   const std::vector<std::string> places = workers();
   const auto taken = static_cast<uint32_t>(
       places.size() - static_cast<size_t>(std::count(places.begin(), places.end(), "")));
-  const uint32_t most = std::max(options_.spec.workers().max(), options_.spec.workers().count());
-  return most - std::min(most, taken);
+  return MostPlaces() - std::min(MostPlaces(), taken);
+}
+
+uint32_t JobRun::MostPlaces() const {
+  return std::max(options_.spec.workers().max(), options_.spec.workers().count());
 }
 
 void JobRun::PublishPlaces() {

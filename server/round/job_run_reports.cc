@@ -62,7 +62,25 @@ void JobRun::OnDigest(const Attachment& from, const v1::ParametersDigest& digest
   FinishIfDone(effects);
 }
 
+// By the fold's thread, which writes the snapshots. What cannot be removed now is tried after the
+// next one.
+void JobRun::ForgetOldRounds() {
+  LedgerWriter* writer = nullptr;
+  std::optional<SnapshotStore> snapshots;
+  {
+    absl::MutexLock lock(&mutex_);
+    writer = writer_.get();
+    snapshots = snapshots_;
+  }
+  if (const absl::Status applied = ApplyKeep(options_.keep, *writer, *snapshots); !applied.ok()) {
+    observer_->OnEvent("warning", "", absl::StrCat("old rounds stay: ", applied.message()));
+  }
+  observer_->OnProgress(
+      [&](v1::JobStatus& status) { status.set_first_kept_round(writer->first_round()); });
+}
+
 void JobRun::OnFolded(const FoldResult& result) {
+  if (result.snapshot && result.written.ok()) ForgetOldRounds();
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);

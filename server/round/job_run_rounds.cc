@@ -252,6 +252,12 @@ bool JobRun::AwaitsReturning() {
   return true;
 }
 
+// The open round has the workers that it needs.
+void JobRun::Resume() {
+  if (std::exchange(lacked_workers_, false)) deadline_from_ = options_.clock->Steady();
+  if (state_ == v1::PAUSED) SetState(v1::RUNNING, "");
+}
+
 void JobRun::OpenNextRound(Effects& effects) {
   if (state_ == v1::SUCCEEDED || state_ == v1::FAILED || state_ == v1::CANCELLED) return;
   if (!MayOpen()) return;
@@ -268,6 +274,8 @@ void JobRun::OpenNextRound(Effects& effects) {
   round_ = std::make_shared<OpenRound>(*spec, *std::move(grid), *reduction,
                                        options_.spec.workers().quorum(),
                                        options_.clock->Steady());
+  deadline_from_ = round_->opened_at();
+  lacked_workers_ = false;
   for (auto& [name, member] : members_) {
     if (member->phase == AttachmentPhase::kLive) round_->Await(member->index);
   }
@@ -280,12 +288,16 @@ void JobRun::Advance(Effects& effects) {
   if (!closing_) {
     const v1::WorkersSpec& workers = options_.spec.workers();
     const CloseDecision decision = DecideClose(
-        ProgressNow(), {TakenPlaces(), workers.quorum(), workers.minimum()});
+        ProgressNow(), {MostPlaces(), workers.quorum(), workers.minimum()});
     switch (decision.action) {
       case CloseAction::kWait:
-        if (state_ == v1::PAUSED) SetState(v1::RUNNING, "");
-        return;
+        return Resume();
+      case CloseAction::kOverdue:
+        // Those who came back after a pause have the whole deadline.
+        if (lacked_workers_) return Resume();
+        return SetState(v1::PAUSED, absl::StrCat(decision.reason, AwaitedNames()));
       case CloseAction::kPause:
+        lacked_workers_ = true;
         return SetState(v1::PAUSED, absl::StrCat(decision.reason, AwaitedNames()));
       case CloseAction::kFail:
         return End(v1::FAILED,
@@ -293,7 +305,7 @@ void JobRun::Advance(Effects& effects) {
       case CloseAction::kClose:
         break;
     }
-    if (state_ == v1::PAUSED) SetState(v1::RUNNING, "");
+    Resume();
     closing_ = true;
     effects.round = round_;
     for (const uint32_t chunk : round_->ClaimRest()) effects.reduce.push_back(chunk);
@@ -316,7 +328,7 @@ RoundProgress JobRun::ProgressNow() const {
   progress.abstained = round_->abstained();
   progress.awaited = round_->awaited();
   progress.attached = LiveMembers();
-  progress.since_opening = options_.clock->Steady() - round_->opened_at();
+  progress.since_opening = options_.clock->Steady() - deadline_from_;
   progress.deadline = absl::Milliseconds(static_cast<int64_t>(round_->spec().deadline_ms()));
   return progress;
 }

@@ -36,7 +36,7 @@ TEST(ClosePolicyTest, Table) {
       {"quorum at the deadline", Progress(2, 0, 1, 3, kDeadline), {3, 2, 2}, CloseAction::kClose,
        "deadline reached with 2"},
       {"no quorum at the deadline", Progress(1, 0, 2, 3, kDeadline), {3, 2, 2},
-       CloseAction::kPause, "deadline has passed with 1 contributed, quorum 2"},
+       CloseAction::kOverdue, "deadline has passed with 1 contributed, quorum 2"},
       {"no quorum and below the minimum at the deadline", Progress(0, 0, 1, 1, kDeadline),
        {3, 2, 2}, CloseAction::kPause, "1 attached, minimum 2"},
       {"gone after contributing", Progress(3, 0, 0, 1), {3, 3, 2}, CloseAction::kClose, "all 3"},

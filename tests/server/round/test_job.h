@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,8 @@
 #include "common/wire/frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/ledger/format.h"
+#include "server/ledger/reader.h"
 #include "server/round/job_run.h"
 #include "tests/common/base/temp_folder.h"
 #include "tests/common/spec/valid_spec.h"
@@ -435,6 +438,7 @@ class JobRunTest : public ::testing::Test {
     spec_.set_evaluate_every(0);
     spec_.set_snapshot_every(0);
     spec_.mutable_workers()->set_count(3);
+    spec_.mutable_workers()->set_max(3);
     spec_.mutable_workers()->set_quorum(2);
     spec_.mutable_workers()->set_minimum(2);
     spec_.mutable_workers()->set_round_deadline_ms(10'000);
@@ -486,6 +490,8 @@ class JobRunTest : public ::testing::Test {
     EXPECT_EQ(a_.digest(), c_.digest());
   }
 
+  std::vector<TestWorker*> All() { return {&a_, &b_, &c_}; }
+
   v1::JobSpec spec_;
   TempFolder folder_;
   TestClock clock_;
@@ -494,6 +500,39 @@ class JobRunTest : public ::testing::Test {
   TestWorker a_{"a", 0};
   TestWorker b_{"b", 1};
   TestWorker c_{"c", 2};
+};
+
+class RestartTest : public JobRunTest {
+ protected:
+  void Stop() {
+    for (TestWorker* worker : All()) worker->Leave();
+    run_.reset();
+  }
+  void Restart() {
+    Stop();
+    Open();
+    for (TestWorker* worker : All()) ASSERT_THAT(worker->Attach(run_), IsOk());
+    Settle();
+  }
+  // What a crash of the machine may leave: the records of these rounds, and a piece of the next one.
+  void CutLedgerAfter(uint64_t round) {
+    const auto reader = LedgerReader::Open(folder_.File("job/ledger"), FiveChunks().digest());
+    ASSERT_THAT(reader, IsOk());
+    ASSERT_GT(reader->last_round(), round);
+    std::filesystem::resize_file(folder_.File("job/ledger/0000000001.seg"),
+                                 kSegmentHeaderBytes + reader->BytesOf(1, round) + 30);
+  }
+};
+
+// The same job without a fault.
+class Uninterrupted : public JobRunTest {
+ public:
+  void TestBody() override {}
+  uint64_t Digest() {
+    StartJob();
+    FinishJob();
+    return a_.digest();
+  }
 };
 
 }  // namespace tally::testing
