@@ -1,11 +1,14 @@
 #include "worker/training_loop.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
+#include "common/base/fault_point.h"
 #include "common/base/status.h"
 #include "common/checkpoint/hf_directory.h"
 #include "common/reduction/dense_mean/dense_payload.h"
@@ -31,6 +34,14 @@ bool IsFinal(const absl::Status& status) {
   }
 }
 
+// What a memory fault does; for tests alone (common/base/fault_point.h).
+void FlipBit(float& value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  bits ^= 1;
+  std::memcpy(&value, &bits, sizeof(bits));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingLoop>> TrainingLoop::Create(TrainingOptions options) {
@@ -42,59 +53,89 @@ absl::StatusOr<std::unique_ptr<TrainingLoop>> TrainingLoop::Create(TrainingOptio
 TrainingLoop::~TrainingLoop() = default;
 
 absl::Status TrainingLoop::Build() {
-  const v1::Assignment& assignment = options_.assignment;
   TALLY_ASSIGN_OR_RETURN(model_,
                          MakeModel(job().model().architecture(), job().model().config_json()));
+  TALLY_RETURN_IF_ERROR(OpenData());
+  TALLY_ASSIGN_OR_RETURN(flat_, FlatParameters::Create(*model_));
+  replica_ = std::make_unique<Replica>(flat_->layout(), flat_->parameters());
+  TALLY_ASSIGN_OR_RETURN(
+      method_, MakeMethod({job().method(), job().seed(), options_.assignment.index()},
+                          flat_->layout()));
+  TALLY_RETURN_IF_ERROR(OpenCheckpoint());
+  return StartBatches();
+}
+
+absl::Status TrainingLoop::OpenData() {
   absl::StatusOr<std::unique_ptr<DataSource>> data = OpenDataSource(options_.data);
   if (!data.ok()) {  // this machine's fault, whatever it is
     return absl::FailedPreconditionError(
         absl::StrCat("data set ", job().data().name(), ": ", data.status().message()));
   }
   data_ = *std::move(data);
-  TALLY_RETURN_IF_ERROR(model_->CheckFits(data_->info()));
-  TALLY_ASSIGN_OR_RETURN(flat_, FlatParameters::Create(*model_));
-  replica_ = std::make_unique<Replica>(flat_->layout(), flat_->parameters());
-  TALLY_ASSIGN_OR_RETURN(
-      method_, MakeMethod({job().method(), job().seed(), assignment.index()}, flat_->layout()));
+  return model_->CheckFits(data_->info());
+}
+
+// A worker that joined later shares the rows of one that was there from the start.
+uint32_t TrainingLoop::share() const {
+  return options_.shared_data ? options_.assignment.index() % shares() : 0;
+}
+
+uint32_t TrainingLoop::shares() const {
+  return options_.shared_data ? std::max<uint32_t>(options_.assignment.count(), 1) : 1;
+}
+
+absl::Status TrainingLoop::StartBatches() {
   BatchStreamOptions batches;
-  batches.partition = options_.shared_data ? assignment.index() : 0;
-  batches.partitions = options_.shared_data ? assignment.count() : 1;
+  batches.partition = share();
+  batches.partitions = shares();
   batches.batch_size = job().batch_size();
   batches.shuffle_buffer = job().data().shuffle_buffer();
   batches.seed = job().seed();
-  batches.worker = assignment.index();
+  batches.worker = options_.assignment.index();
+  batches.position = first_position_;
   TALLY_ASSIGN_OR_RETURN(batches_, BatchStream::Start(*data_, batches));
   return absl::OkStatus();
 }
 
+void TrainingLoop::Report(const std::string& level, const std::string& message) const {
+  spdlog::log(spdlog::level::from_str(level), "job {}: {}", options_.assignment.job_id(), message);
+  options_.report(level, message);
+}
+
 absl::Status TrainingLoop::Run() {
+  const absl::Status status = RunStreams();
+  KeepOrRemoveCheckpoint();
+  return status;
+}
+
+absl::Status TrainingLoop::RunStreams() {
   for (;;) {
     const absl::Status status = RunStream();
     if (stopped_) return absl::OkStatus();
-    if (IsFinal(status)) return status;
-    if (absl::IsAborted(status)) {  // the server's word that this replica is wrong
+    if (absl::IsAborted(status)) {  // this replica is wrong, by the server's word or by its rounds
       replica_->Invalidate();
       options_.report("warning", std::string(status.message()));
     }
-    if (WaitOrCancelled(absl::ZeroDuration())) {
-      return absl::CancelledError("released by the server");
-    }
+    if (WaitOrLeft(absl::ZeroDuration())) return absl::CancelledError("no longer at this job");
+    if (IsFinal(status)) return status;
     const absl::Duration pause = backoff_.Next();
     spdlog::warn("job {}: exchange: {}; again in {}", options_.assignment.job_id(),
                  std::string(status.message()),
                  absl::FormatDuration(absl::Trunc(pause, absl::Milliseconds(1))));
-    if (WaitOrCancelled(pause)) return absl::CancelledError("released by the server");
+    if (WaitOrLeft(pause)) return absl::CancelledError("no longer at this job");
   }
 }
 
-bool TrainingLoop::WaitOrCancelled(absl::Duration pause) {
+bool TrainingLoop::WaitOrLeft(absl::Duration pause) {
+  const auto left = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return this->left(); };
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(&cancelled_), pause);
+  return mutex_.AwaitWithTimeout(absl::Condition(&left), pause);
 }
 
-void TrainingLoop::Cancel() {
+void TrainingLoop::Leave(Leaving leaving) {
   absl::MutexLock lock(&mutex_);
-  cancelled_ = true;
+  // A daemon that stops after a release has nothing to keep.
+  if (leaving_ != Leaving::kReleased) leaving_ = leaving;
   batches_->Stop();
   if (client_ != nullptr) client_->Cancel();
 }
@@ -107,7 +148,10 @@ v1::Attach TrainingLoop::AttachMessage() const {
   attach.set_layout_digest(flat_->layout().digest());
   *attach.mutable_layout() = flat_->layout().ToProto();
   attach.set_has_parameters(replica_->round().has_value());
-  attach.set_round(replica_->round().value_or(0));
+  if (!replica_->round().has_value()) return attach;
+  attach.set_round(*replica_->round());
+  attach.set_history(replica_->history());
+  attach.set_first_held(replica_->held().first());
   return attach;
 }
 
@@ -116,7 +160,7 @@ absl::Status TrainingLoop::RunStream() {
   std::shared_ptr<ExchangeClient> client = ExchangeClient::Open(options_.channel, AttachMessage());
   {
     absl::MutexLock lock(&mutex_);
-    if (cancelled_) return absl::CancelledError("released by the server");
+    if (left()) return absl::CancelledError("no longer at this job");
     client_ = client;
   }
   stream_ = client.get();
@@ -152,9 +196,13 @@ absl::Status TrainingLoop::OnFrame(const ReceivedFrame& received) {
       live_ = false;
       return replica_->BeginRound(frame.past_round());
     case v1::ServerFrame::kRound:
-      live_ = true;
-      TALLY_RETURN_IF_ERROR(replica_->BeginRound(frame.round()));
-      return Contribute(frame.round());
+      return OnRound(frame);
+    case v1::ServerFrame::kHandBack:
+      return replica_->held().HandBack(
+          frame.hand_back().first(), frame.hand_back().last(),
+          [this](const v1::WorkerFrame& sent, absl::Span<const grpc::Slice> payload) {
+            stream_->Send(sent, payload);
+          });
     case v1::ServerFrame::kChunk:
       return replica_->TakeChunk(frame.chunk(), received.payload);
     case v1::ServerFrame::kClosed:
@@ -171,6 +219,24 @@ absl::Status TrainingLoop::OnFrame(const ReceivedFrame& received) {
     default:
       return absl::InternalError("a frame that this version does not know");
   }
+}
+
+absl::Status TrainingLoop::OnRound(const v1::ServerFrame& frame) {
+  const v1::RoundSpec& spec = frame.round();
+  if (replica_->round().has_value() && spec.round() <= *replica_->round()) {
+    const std::string what = absl::StrCat("round ", spec.round(), " is open, but this worker is at ",
+                                          *replica_->round());
+    // Attaching again tells the server. If it insists these rounds are not the ledger's.
+    return std::exchange(ahead_, !ahead_) ? absl::AbortedError(what) : absl::UnavailableError(what);
+  }
+  ahead_ = false;
+  live_ = true;
+  TALLY_RETURN_IF_ERROR(replica_->BeginRound(spec));
+  replica_->DropHeld(frame.synced_round());
+  SayHowItStarts(spec);
+  TALLY_RETURN_IF_ERROR(Contribute(spec));
+  CheckpointIfDue();
+  return absl::OkStatus();
 }
 
 absl::Status TrainingLoop::LoadBase() {
@@ -246,6 +312,7 @@ absl::StatusOr<Score> TrainingLoop::Step(const v1::RoundSpec& spec) {
   TALLY_ASSIGN_OR_RETURN(const Batch batch, batches_->Next());
   encode_error_ = absl::OkStatus();
   nonfinite_ = 0;
+  torn_ = true;
   flat_->ZeroGradients();
   flat_->SetGradientReadyCallback([this, &spec](uint32_t block) { EncodeBlock(spec, block); });
   const absl::StatusOr<Score> score = model_->AccumulateGradients(batch);
@@ -255,6 +322,7 @@ absl::StatusOr<Score> TrainingLoop::Step(const v1::RoundSpec& spec) {
   TALLY_RETURN_IF_ERROR(score.status());
   TALLY_RETURN_IF_ERROR(finished);
   TALLY_RETURN_IF_ERROR(encode_error_);
+  torn_ = false;
   spdlog::debug("round {}: {} of {} chunks left before backward ended", spec.round(), left_early,
                 contribution_.chunks());
   return *score;
@@ -288,25 +356,22 @@ void TrainingLoop::ContributeBuffers() {
 
 absl::Status TrainingLoop::AfterRound(const v1::RoundClosed& closed) {
   TALLY_RETURN_IF_ERROR(replica_->CloseRound(closed));
+  if (FaultErrno("worker.flip_bit") != 0) FlipBit(flat_->parameters()[0]);
   if (!live_) return absl::OkStatus();
   live_ = false;
   const v1::RoundSpec spec = replica_->spec();
   if (spec.compare_digest()) {
     v1::WorkerFrame frame;
-    frame.mutable_parameters()->set_round(spec.round());
-    frame.mutable_parameters()->set_digest(replica_->digest());
+    *frame.mutable_parameters() = replica_->DigestsOfParameters();
     stream_->Send(frame);
   }
   return spec.evaluate() ? Evaluate(spec) : absl::OkStatus();
 }
 
-// This worker's share of the test split.
+// This worker's share of the test split; one that joined later has none of shared data.
 absl::Status TrainingLoop::Evaluate(const v1::RoundSpec& spec) {
-  const v1::Assignment& assignment = options_.assignment;
-  TALLY_ASSIGN_OR_RETURN(
-      const Score score,
-      EvaluateShare(*model_, *data_, options_.shared_data ? assignment.index() : 0,
-                    options_.shared_data ? assignment.count() : 1));
+  if (options_.shared_data && options_.assignment.index() >= shares()) return absl::OkStatus();
+  TALLY_ASSIGN_OR_RETURN(const Score score, EvaluateShare(*model_, *data_, share(), shares()));
   v1::WorkerFrame frame;
   v1::Evaluation* evaluation = frame.mutable_evaluation();
   evaluation->set_round(spec.round());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "common/rpc/backoff.h"
 #include "grpcpp/channel.h"
 #include "proto/tally/v1/training.pb.h"
+#include "worker/checkpoint/checkpoint_folder.h"
+#include "worker/checkpoint/checkpoint_saver.h"
 #include "worker/data/batch_stream.h"
 #include "worker/data/data_source.h"
 #include "worker/exchange/outgoing_contribution.h"
@@ -34,29 +37,58 @@ struct TrainingOptions {
   DataSourceOptions data;
   bool shared_data = false;  // all workers see these rows: use the assigned partition of them
   std::string state_folder;
+  // Between checkpoints of the job below state_folder; infinite: none is written.
+  absl::Duration checkpoint_every = absl::InfiniteDuration();
   // A line for the job's log.
   std::function<void(const std::string& level, const std::string& message)> report;
 };
 
-// Run is for one thread; Cancel may come from any other.
+// Run is for one thread; Cancel and Stop may come from any other.
 class TrainingLoop {
  public:
-  // Builds the model and opens the data. INVALID_ARGUMENT for what is the job's own fault (an
+  // Builds the model, opens the data and takes up the checkpoint that there is. INVALID_ARGUMENT for what is the job's own fault (an
   // unknown architecture, a model that does not fit the data), other codes for this machine's.
   static absl::StatusOr<std::unique_ptr<TrainingLoop>> Create(TrainingOptions options);
   ~TrainingLoop();
 
-  // Until the job stops (OK), Cancel, or an error that trying again would not mend.
+  // Until the job stops (OK), Cancel or Stop (CANCELLED), or an error that trying again would not
+  // mend. Then the checkpoint goes if the job has ended or this worker's part in it; otherwise it
+  // is written once more.
   absl::Status Run();
-  void Cancel();
+  // The server has released this worker from the job.
+  void Cancel() { Leave(Leaving::kReleased); }
+  // The daemon stops and is to take the job up again. The step at work is finished first.
+  void Stop() { Leave(Leaving::kStopping); }
 
  private:
+  enum class Leaving { kNo, kReleased, kStopping };
+
   explicit TrainingLoop(TrainingOptions options) : options_(std::move(options)) {}
   absl::Status Build();
+  absl::Status OpenData();
+  absl::Status StartBatches();
   const v1::JobSpec& job() const { return options_.assignment.spec(); }
 
+  // The index of this worker's share of the data, and the number of shares.
+  uint32_t share() const;
+  uint32_t shares() const;
+  void Report(const std::string& level, const std::string& message) const;
+  void Leave(Leaving leaving);
+  bool left() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return leaving_ != Leaving::kNo; }
+
+  // The checkpoint (training_loop_checkpoint.cc).
+  absl::Status OpenCheckpoint();
+  absl::Status Adopt(JobCheckpoint checkpoint);
+  CheckpointKey Key() const;
+  JobCheckpoint CopyState() const;
+  void CheckpointIfDue();
+  void KeepOrRemoveCheckpoint();
+  void SayHowItStarts(const v1::RoundSpec& first);
+
+  absl::Status RunStreams();
   absl::Status RunStream();
   v1::Attach AttachMessage() const;
+  absl::Status OnRound(const v1::ServerFrame& frame);
   absl::Status OnFrame(const ReceivedFrame& received);
   absl::Status SendBase();
   absl::Status LoadBase();
@@ -66,7 +98,7 @@ class TrainingLoop {
   void EncodeBlock(const v1::RoundSpec& spec, uint32_t block);
   absl::Status AfterRound(const v1::RoundClosed& closed);
   absl::Status Evaluate(const v1::RoundSpec& spec);
-  bool WaitOrCancelled(absl::Duration pause);
+  bool WaitOrLeft(absl::Duration pause);
 
   const TrainingOptions options_;
   std::unique_ptr<DataSource> data_;
@@ -75,17 +107,24 @@ class TrainingLoop {
   std::unique_ptr<Replica> replica_;
   std::unique_ptr<Method> method_;
   std::unique_ptr<BatchStream> batches_;
+  std::optional<CheckpointFolder> checkpoints_;
+  std::unique_ptr<CheckpointSaver> saver_;
+  uint64_t first_position_ = 0;  // batches used before this process
+  bool resumed_ = false;         // from a checkpoint
+  bool said_ = false;            // how it starts
+  bool torn_ = false;            // a step failed half-way: the method's state is of no round
   // Kept until its round is closed: a stream that breaks before is given the same bytes again.
   OutgoingContribution contribution_;
   absl::Status encode_error_;  // of the gradient callback, which cannot return one
   bool live_ = false;          // the round that has begun is the open one
+  bool ahead_ = false;         // the open round was one that this replica has: once is a coincidence
   bool stopped_ = false;
   uint64_t nonfinite_ = 0;     // of the step at work
   uint64_t last_samples_ = 0;  // of the last step
   Backoff backoff_;
 
   absl::Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  Leaving leaving_ ABSL_GUARDED_BY(mutex_) = Leaving::kNo;
   std::shared_ptr<ExchangeClient> client_ ABSL_GUARDED_BY(mutex_);
   ExchangeClient* stream_ = nullptr;  // client_'s, for Run's own thread
 };

@@ -1,16 +1,18 @@
 #include "worker/daemon/daemon.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "common/base/status.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
 #include "spdlog/spdlog.h"
+#include "worker/daemon/check_machine.h"
 #include "worker/model/model.h"
 
 namespace tally {
@@ -19,13 +21,6 @@ namespace {
 std::string NewInstance() {
   absl::BitGen random;
   return DigestToString(absl::Uniform<uint64_t>(random));
-}
-
-// This build trains on the CPU.
-absl::StatusOr<std::string> ChooseDevice(const std::string& configured) {
-  if (configured == "auto" || configured == "cpu") return std::string("cpu");
-  return absl::InvalidArgumentError(
-      absl::StrCat("device: ", configured, ": this build of the worker has no CUDA"));
 }
 
 // Errors that the same session opened again would meet again.
@@ -44,6 +39,7 @@ Daemon::Daemon(WorkerConfig config, std::shared_ptr<grpc::Channel> channel, File
       instance_(NewInstance()) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(WorkerConfig config) {
+  TALLY_RETURN_IF_ERROR(CheckMachine(config));
   TALLY_ASSIGN_OR_RETURN(const std::string device, ChooseDevice(config.device));
   if (device != config.device) spdlog::info("device {}: {}", config.device, device);
   config.device = device;
@@ -84,24 +80,51 @@ v1::Hello Daemon::HelloMessage() const {
 absl::Status Daemon::Run() {
   heart_ = std::thread([this] { Beat(); });
   Backoff backoff;
+  {
+    absl::MutexLock lock(&mutex_);
+    alone_since_ = Clock::System().Steady();
+  }
   for (;;) {
-    const absl::Time started = absl::Now();
     const absl::Status status = Explain(RunSession(), config_.server);
     absl::MutexLock lock(&mutex_);
     if (stopping_) return absl::OkStatus();
     if (IsFinal(status)) return status;
-    if (absl::Now() - started > absl::Seconds(10)) backoff.Reset();
-    const absl::Duration pause = backoff.Next();
+    if (std::exchange(welcomed_, false)) {
+      backoff.Reset();
+      alone_since_ = Clock::System().Steady();
+    }
+    TALLY_RETURN_IF_ERROR(CheckLimit(status));
+    const absl::Duration left =
+        config_.reconnect_limit - (Clock::System().Steady() - alone_since_);
+    const absl::Duration pause = std::min(backoff.Next(), left);
     spdlog::warn("{}; connecting again in {}", std::string(status.message()),
                  absl::FormatDuration(absl::Trunc(pause, absl::Milliseconds(1))));
     if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), pause)) return absl::OkStatus();
   }
 }
 
+absl::Status Daemon::CheckLimit(const absl::Status& last) const {
+  if (Clock::System().Steady() - alone_since_ < config_.reconnect_limit) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("no server for ",
+                                             absl::FormatDuration(config_.reconnect_limit),
+                                             " (reconnect_limit): ", last.message()));
+}
+
 void Daemon::Stop() {
   absl::MutexLock lock(&mutex_);
   stopping_ = true;
   if (session_ != nullptr) session_->Cancel();
+  if (work_ == nullptr) return;
+  work_->cancelled = true;
+  if (work_->loop != nullptr) work_->loop->Stop();
+}
+
+bool Daemon::WaitForWork(absl::Duration grace) {
+  const auto over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return work_ == nullptr || work_->done;
+  };
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&over), grace);
 }
 
 absl::Status Daemon::RunSession() {
@@ -129,6 +152,7 @@ void Daemon::OnMessage(const v1::SessionDown& down) {
       spdlog::info("joined {} as {} (server version {})", config_.server, config_.name,
                    down.welcome().server_version());
       absl::MutexLock lock(&mutex_);
+      welcomed_ = true;
       heartbeat_ = absl::Milliseconds(static_cast<int64_t>(down.welcome().heartbeat_ms()));
       beat_now_ = true;  // the pause at work may be a longer one
       return;
@@ -161,7 +185,7 @@ void Daemon::Beat() {
 void Daemon::OnAssignment(const v1::Assignment& assignment) {
   {
     absl::MutexLock lock(&mutex_);
-    if (work_ != nullptr && !work_->done && work_->job_id == assignment.job_id()) return;
+    if (IsAt(assignment)) return;
   }
   EndWork();
   spdlog::info("job {} ({}): worker {} of {}", assignment.job_id(), assignment.spec().name(),
@@ -169,7 +193,14 @@ void Daemon::OnAssignment(const v1::Assignment& assignment) {
   absl::MutexLock lock(&mutex_);
   work_ = std::make_unique<Work>();
   work_->job_id = assignment.job_id();
+  work_->job_key = assignment.job_key();
+  work_->index = assignment.index();
   work_->thread = std::thread([this, assignment] { DoJob(assignment); });
+}
+
+bool Daemon::IsAt(const v1::Assignment& assignment) const {
+  return work_ != nullptr && !work_->done && work_->job_id == assignment.job_id() &&
+         work_->job_key == assignment.job_key() && work_->index == assignment.index();
 }
 
 void Daemon::OnRelease(const v1::Release& release) {
@@ -180,14 +211,15 @@ void Daemon::OnRelease(const v1::Release& release) {
   if (work_->loop != nullptr) work_->loop->Cancel();
 }
 
-// Cancels the job at work, if there is one, and waits for its thread.
+// Ends the job at work, if there is one, and waits for its thread. Unless the daemon stops, another
+// job takes its place.
 void Daemon::EndWork() {
   std::thread thread;
   {
     absl::MutexLock lock(&mutex_);
     if (work_ == nullptr) return;
     work_->cancelled = true;
-    if (work_->loop != nullptr) work_->loop->Cancel();
+    if (work_->loop != nullptr) stopping_ ? work_->loop->Stop() : work_->loop->Cancel();
     thread = std::move(work_->thread);
   }
   if (thread.joinable()) thread.join();
@@ -208,7 +240,8 @@ void Daemon::DoJob(const v1::Assignment& assignment) {
   absl::MutexLock lock(&mutex_);
   if (work_->loop != nullptr) work_->loop.reset();
   work_->done = true;
-  if (session_ != nullptr) session_->Send(std::move(up));
+  // A daemon that stops comes back to the job.
+  if (session_ != nullptr && !stopping_) session_->Send(std::move(up));
 }
 
 absl::StatusOr<TrainingOptions> Daemon::OptionsFor(const v1::Assignment& assignment) {
@@ -226,6 +259,7 @@ absl::StatusOr<TrainingOptions> Daemon::OptionsFor(const v1::Assignment& assignm
   options.data = {found->second.format, found->second.path};
   options.shared_data = found->second.shared;
   options.state_folder = config_.state_dir;
+  options.checkpoint_every = config_.checkpoint_every;
   options.report = [this, job_id = assignment.job_id()](const std::string& level,
                                                         const std::string& message) {
     Report(job_id, level, message);

@@ -21,21 +21,27 @@ namespace tally {
 
 class Daemon {
  public:
-  // FAILED_PRECONDITION if another daemon has the state directory; INVALID_ARGUMENT for a device
-  // that this build cannot use.
+  // FAILED_PRECONDITION if another daemon has the state directory; INVALID_ARGUMENT for what
+  // CheckMachine finds.
   static absl::StatusOr<std::unique_ptr<Daemon>> Create(WorkerConfig config);
   ~Daemon();
 
-  // Until Stop. Connects again for ever, with growing pauses, whatever the server does; only a name
-  // that another daemon uses, or credentials that are refused, end it with an error.
+  // Until Stop. Connects again, with growing pauses, whatever the server does; only a name that
+  // another daemon uses, credentials that are refused, or reconnect_limit without a server end it
+  // with an error.
   absl::Status Run();
-  // From any thread.
+  // From any thread. The job at work finishes its step and writes its checkpoint.
   void Stop();
+  // After Stop, and before destruction, which waits for the job however long its step takes: whether
+  // the job has ended within `grace`.
+  bool WaitForWork(absl::Duration grace);
 
  private:
   // The job at work. Guarded by the daemon's lock, its thread apart.
   struct Work {
     std::string job_id;
+    uint64_t job_key = 0;
+    uint32_t index = 0;
     std::thread thread;
     std::shared_ptr<TrainingLoop> loop;  // null while it is built
     bool cancelled = false;
@@ -45,6 +51,7 @@ class Daemon {
   Daemon(WorkerConfig config, std::shared_ptr<grpc::Channel> channel, FileLock lock);
   v1::Hello HelloMessage() const;
   absl::Status RunSession();
+  absl::Status CheckLimit(const absl::Status& last) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnMessage(const v1::SessionDown& down);
   void OnAssignment(const v1::Assignment& assignment);
   void OnRelease(const v1::Release& release);
@@ -53,6 +60,7 @@ class Daemon {
   absl::StatusOr<TrainingOptions> OptionsFor(const v1::Assignment& assignment);
   void Report(const std::string& job_id, const std::string& level, const std::string& message);
   void EndWork();
+  bool IsAt(const v1::Assignment& assignment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Beat();
 
   const WorkerConfig config_;
@@ -65,6 +73,9 @@ class Daemon {
   absl::Duration heartbeat_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(5);
   bool beat_now_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mutex_);
+  // Steady time that the last session with a welcome ended, or that the daemon began.
+  absl::Duration alone_since_ ABSL_GUARDED_BY(mutex_);
+  bool welcomed_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Work> work_ ABSL_GUARDED_BY(mutex_);
   std::thread heart_;
 };

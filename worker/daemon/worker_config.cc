@@ -57,6 +57,28 @@ void ReadDevice(ConfigMap& root, WorkerConfig& config) {
   root.ErrorHere("device", absl::StrCat("expected auto, cpu or cuda:N, found ", config.device));
 }
 
+// A duration, or the word for an infinite one.
+absl::Duration ReadDurationOr(ConfigMap& root, const std::string& key, const std::string& word,
+                              const DurationRange& range, const std::string& fallback) {
+  const std::string text = root.String(key, fallback);
+  absl::Duration value;
+  if (text == word) return absl::InfiniteDuration();
+  if (absl::ParseDuration(text, &value) && Contains(range, value)) return value;
+  if (!text.empty()) {  // otherwise it is a problem already
+    root.ErrorHere(key, absl::StrCat("expected ", Describe(range), " or ", word, ", found ", text));
+  }
+  return absl::InfiniteDuration();
+}
+
+void ReadTimes(ConfigMap& root, WorkerConfig& config) {
+  config.checkpoint_every = ReadDurationOr(root, "checkpoint_every", "off",
+                                           {absl::Seconds(1), absl::Hours(24)}, "60s");
+  config.reconnect_limit = ReadDurationOr(root, "reconnect_limit", "never",
+                                          {absl::Seconds(1), absl::Hours(24 * 365)}, "never");
+  config.stop_grace =
+      root.Duration("stop_grace", {absl::ZeroDuration(), absl::Minutes(10)}, absl::Seconds(8));
+}
+
 void ReadData(ConfigMap& root, WorkerConfig& config) {
   for (auto& [name, map] : root.NamedMaps("data")) {
     if (!IsName(name)) {
@@ -92,6 +114,7 @@ absl::StatusOr<WorkerConfig> ReadWorkerConfig(const std::string& path) {
   ReadDevice(root, config);
   config.threads = static_cast<int>(root.Int("threads", {0, 1024}, 0));
   config.state_dir = root.String("state_dir");
+  ReadTimes(root, config);
   ReadData(root, config);
   config.labels = root.StringMap("labels", std::map<std::string, std::string>());
   ReadTls(root, config);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/base/logging.h"
 #include "common/rpc/credentials.h"
 
@@ -23,6 +24,9 @@ struct WorkerConfig {
   std::map<std::string, WorkerDataSet> data;
   std::map<std::string, std::string> labels;
   std::string state_dir;
+  absl::Duration checkpoint_every;  // infinite: off
+  absl::Duration reconnect_limit;   // infinite: never
+  absl::Duration stop_grace;
   int threads = 0;  // of LibTorch; 0: one a core
   TlsOptions tls;   // of `server`
   LoggingOptions log;

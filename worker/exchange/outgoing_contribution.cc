@@ -1,11 +1,20 @@
 #include "worker/exchange/outgoing_contribution.h"
 
+#include <string>
 #include <utility>
 
 #include "common/base/digest.h"
 #include "common/wire/frame.h"
 
 namespace tally {
+namespace {
+
+std::string WithoutDeadline(v1::RoundSpec spec) {
+  spec.clear_deadline_ms();
+  return spec.SerializeAsString();
+}
+
+}  // namespace
 
 void OutgoingContribution::Begin(const v1::RoundSpec& spec) {
   spec_ = spec;
@@ -14,17 +23,21 @@ void OutgoingContribution::Begin(const v1::RoundSpec& spec) {
 }
 
 bool OutgoingContribution::IsFor(const v1::RoundSpec& spec) const {
-  return end_.has_value() && spec_.SerializeAsString() == spec.SerializeAsString();
+  return end_.has_value() && WithoutDeadline(spec_) == WithoutDeadline(spec);
 }
 
 void OutgoingContribution::AddChunk(uint32_t index, Bytes payload, ExchangeClient* client) {
+  AddSlice(index, OwnedSlice(std::move(payload)), client);
+}
+
+void OutgoingContribution::AddSlice(uint32_t index, grpc::Slice payload, ExchangeClient* client) {
   KeptChunk chunk;
   v1::ChunkHeader* header = chunk.frame.mutable_chunk();
   header->set_kind(v1::ROUND);
   header->set_round(spec_.round());
   header->set_index(index);
-  header->set_digest(Digest64(payload.data(), payload.size()));
-  chunk.payload = OwnedSlice(std::move(payload));
+  header->set_digest(Digest64(payload.begin(), payload.size()));
+  chunk.payload = std::move(payload);
   if (client != nullptr) client->Send(chunk.frame, {chunk.payload});
   chunks_[index] = std::move(chunk);
 }
@@ -43,6 +56,19 @@ void OutgoingContribution::End(v1::ContributionEnd end, ExchangeClient* client) 
 void OutgoingContribution::SendAgain(ExchangeClient* client) const {
   for (const auto& [index, chunk] : chunks_) client->Send(chunk.frame, {chunk.payload});
   if (end_.has_value()) client->Send(*end_);
+}
+
+std::optional<KeptContribution> OutgoingContribution::Keep() const {
+  if (!end_.has_value()) return std::nullopt;
+  KeptContribution kept{spec_, {}, end_->end()};
+  for (const auto& [index, chunk] : chunks_) kept.chunks.emplace_back(index, chunk.payload);
+  return kept;
+}
+
+void OutgoingContribution::Restore(KeptContribution kept) {
+  Begin(kept.spec);
+  for (auto& [index, payload] : kept.chunks) AddSlice(index, std::move(payload), nullptr);
+  End(std::move(kept.end), nullptr);
 }
 
 }  // namespace tally

@@ -6,6 +6,7 @@
 #include "common/base/digest.h"
 #include "common/base/status.h"
 #include "common/update/apply_round.h"
+#include "common/update/history.h"
 #include "common/update/update_rule.h"
 
 namespace tally {
@@ -13,11 +14,41 @@ namespace tally {
 void Replica::AdoptBase() {
   state_.clear();
   round_ = 0;
+  history_ = 0;
+  held_.Clear();
+}
+
+absl::Status Replica::Adopt(uint64_t round, uint64_t history,
+                            std::vector<std::vector<float>> state) {
+  for (const std::vector<float>& slot : state) {
+    if (slot.size() == layout_.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("update state: expected ", layout_.size(),
+                                                   " values, found ", slot.size()));
+  }
+  state_ = std::move(state);
+  round_ = round;
+  history_ = history;
+  held_.Clear();
+  return absl::OkStatus();
+}
+
+void Replica::Invalidate() {
+  round_.reset();
+  held_.Clear();
+}
+
+v1::ParametersDigest Replica::DigestsOfParameters() const {
+  const std::vector<uint64_t> chunks = DenseChunkDigests(layout_, parameters_);
+  v1::ParametersDigest digests;
+  digests.set_round(round_.value_or(0));
+  digests.set_digest(ParametersDigestOf(chunks));
+  for (const uint64_t block : BlockDigestsOf(layout_, chunks)) digests.add_blocks(block);
+  return digests;
 }
 
 absl::Status Replica::BeginSnapshot(const v1::SnapshotBegin& begin) {
-  round_.reset();
-  loading_ = begin.round();
+  Invalidate();
+  loading_ = begin;
   loaded_chunks_ = 0;
   state_.assign(begin.state_slots(), std::vector<float>(layout_.size()));
   return absl::OkStatus();
@@ -63,7 +94,8 @@ absl::Status Replica::EndSnapshot(const v1::SnapshotEnd& end) {
                                             DigestToString(end.parameters_digest()), ", found ",
                                             DigestToString(digest())));
   }
-  round_ = loading_;
+  round_ = loading_->round();
+  history_ = loading_->history();
   loading_.reset();
   return absl::OkStatus();
 }
@@ -82,7 +114,7 @@ absl::Status Replica::BeginRound(const v1::RoundSpec& spec) {
 }
 
 absl::Status Replica::TakeAggregate(const v1::ChunkHeader& header, const Payload& payload) {
-  if (header.round() != spec_.round() || header.index() >= grid_.size()) {
+  if (header.round() != spec_.round() || header.index() >= aggregate_.size()) {
     return absl::InternalError(absl::StrCat("chunk ", header.index(), " of round ", header.round(),
                                             " comes in round ", spec_.round()));
   }
@@ -91,7 +123,7 @@ absl::Status Replica::TakeAggregate(const v1::ChunkHeader& header, const Payload
   return absl::OkStatus();
 }
 
-absl::Status Replica::CloseRound(const v1::RoundClosed& closed) {
+absl::Status Replica::CheckClosed(const v1::RoundClosed& closed) const {
   Digester digester;
   for (uint32_t i = 0; i < digests_.size(); ++i) {
     if (!digests_[i].has_value()) {
@@ -103,15 +135,32 @@ absl::Status Replica::CloseRound(const v1::RoundClosed& closed) {
     return absl::DataLossError(absl::StrCat("round ", closed.round(),
                                             ": the aggregate's digest is not the server's"));
   }
+  const uint64_t history = RoundHistory(history_, closed);
+  if (closed.history() != 0 && closed.history() != history) {
+    return absl::DataLossError(absl::StrCat("round ", closed.round(), ": history: expected ",
+                                            DigestToString(history), ", found ",
+                                            DigestToString(closed.history())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replica::Apply() {
   const std::vector<ByteSpan> payloads(aggregate_.begin(), aggregate_.end());
   TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(spec_.update_rule()));
   while (state_.size() < static_cast<size_t>(rule->state_slots())) {
     state_.emplace_back(layout_.size());
   }
   const std::vector<absl::Span<float>> state(state_.begin(), state_.end());
-  TALLY_RETURN_IF_ERROR(
-      ApplyRound(layout_, spec_, payloads, parameters_, state));
+  return ApplyRound(layout_, spec_, payloads, parameters_, state);
+}
+
+absl::Status Replica::CloseRound(const v1::RoundClosed& closed) {
+  TALLY_RETURN_IF_ERROR(CheckClosed(closed));
+  TALLY_RETURN_IF_ERROR(Apply());
   round_ = spec_.round();
+  history_ = RoundHistory(history_, closed);
+  held_.Add(spec_, closed, std::exchange(aggregate_, {}));
+  digests_.clear();
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include "common/reduction/reduction.h"
 #include "common/wire/frame.h"
 #include "proto/tally/v1/training.pb.h"
+#include "worker/exchange/held_rounds.h"
 
 namespace tally {
 
@@ -27,11 +28,24 @@ class Replica {
 
   // The round whose parameters it holds; none before a snapshot or base.
   std::optional<uint64_t> round() const { return round_; }
+  // RoundClosed.history of that round; 0 for the base.
+  uint64_t history() const { return history_; }
+  // The update rule's state, each array as large as the parameters.
+  const std::vector<std::vector<float>>& state() const { return state_; }
   uint64_t digest() const { return ParametersDigest(layout_, parameters_); }
+  // Of the whole and of each block.
+  v1::ParametersDigest DigestsOfParameters() const;
+  // Closed rounds since the last snapshot or base, as far as they are held.
+  const HeldRounds& held() const { return held_; }
+  // Rounds up to this one are on the server's disk.
+  void DropHeld(uint64_t synced_round) { held_.DropUpTo(synced_round); }
+
   // The parameters as they lie in memory are the base, round 0.
   void AdoptBase();
+  // They are those of `round`, with that state. INVALID_ARGUMENT for arrays of another size.
+  absl::Status Adopt(uint64_t round, uint64_t history, std::vector<std::vector<float>> state);
   // Its parameters are not the ledger's: a snapshot is needed.
-  void Invalidate() { round_.reset(); }
+  void Invalidate();
 
   absl::Status BeginSnapshot(const v1::SnapshotBegin& begin);
   absl::Status EndSnapshot(const v1::SnapshotEnd& end);
@@ -39,8 +53,8 @@ class Replica {
   absl::Status BeginRound(const v1::RoundSpec& spec);
   // A chunk of the snapshot or of the round, whichever has begun; checked against its digest.
   absl::Status TakeChunk(const v1::ChunkHeader& header, const Payload& payload);
-  // Applies the round. DATA_LOSS if chunks are missing or their digest is not the server's; the
-  // parameters are unchanged then. Nothing of a round is applied before it is closed: a server that
+  // Applies the round. DATA_LOSS if chunks are missing, their digest is not the server's, or the
+  // server's history is not this replica's; the parameters are unchanged then. Nothing of a round is applied before it is closed: a server that
   // crashes in the middle may decide it anew.
   absl::Status CloseRound(const v1::RoundClosed& closed);
 
@@ -51,14 +65,18 @@ class Replica {
  private:
   absl::Status TakeDense(const v1::ChunkHeader& header, const Payload& payload);
   absl::Status TakeAggregate(const v1::ChunkHeader& header, const Payload& payload);
+  absl::Status CheckClosed(const v1::RoundClosed& closed) const;
+  absl::Status Apply();
 
   Layout layout_;
   ChunkGrid dense_;
   absl::Span<float> parameters_;
   std::vector<std::vector<float>> state_;
   std::optional<uint64_t> round_;
+  uint64_t history_ = 0;
+  HeldRounds held_;
 
-  std::optional<uint64_t> loading_;  // the snapshot's round while it comes in
+  std::optional<v1::SnapshotBegin> loading_;  // the snapshot while it comes in
   uint32_t loaded_chunks_ = 0;
   v1::RoundSpec spec_;
   ChunkGrid grid_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,13 @@ struct EncodeStats {
   uint64_t nonfinite = 0;  // gradient values that were not finite and counted as zero
 };
 
+// Values that a method keeps from round to round.
+struct MethodState {
+  std::string name;  // unique in the method
+  absl::Span<float> values;
+};
+using MethodStateCopy = std::map<std::string, std::vector<float>>;
+
 // For one job; calls come one at a time, each chunk of a round once.
 class Method {
  public:
@@ -37,6 +45,13 @@ class Method {
   // batch's mean loss. Local state of the chunk (momentum) moves on.
   virtual absl::StatusOr<Bytes> Encode(const v1::RoundSpec& round, const Chunk& chunk,
                                        absl::Span<const float> gradient, EncodeStats* stats) = 0;
+  // Views of all that it keeps: what a restarted worker needs to go on as if it had not been. All
+  // random bits are functions of seed, worker and round, and need no keeping.
+  virtual std::vector<MethodState> State() { return {}; }
+
+  MethodStateCopy CopyState();
+  // INVALID_ARGUMENT, with nothing changed, for a copy of other names or sizes.
+  absl::Status Restore(const MethodStateCopy& copy);
 };
 
 // NOT_FOUND lists the names there are.

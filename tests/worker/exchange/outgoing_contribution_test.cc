@@ -31,6 +31,37 @@ TEST(OutgoingContribution, ARoundDecidedAnewIsAnotherRound) {
   EXPECT_FALSE(contribution.IsFor(again));
 }
 
+TEST(OutgoingContribution, AnotherDeadlineIsTheSameRound) {
+  OutgoingContribution contribution;
+  contribution.Begin(Round(3));
+  contribution.End({}, nullptr);
+  v1::RoundSpec again = Round(3);
+  again.set_deadline_ms(500);
+  EXPECT_TRUE(contribution.IsFor(again));
+}
+
+TEST(OutgoingContribution, IsKeptWholeOnceItHasEnded) {
+  OutgoingContribution made;
+  made.Begin(Round(3));
+  made.AddChunk(1, {4, 5}, nullptr);
+  made.AddChunk(0, {1, 2, 3}, nullptr);
+  EXPECT_FALSE(made.Keep().has_value());
+  v1::ContributionEnd end;
+  end.set_samples(8);
+  made.End(end, nullptr);
+
+  OutgoingContribution restored;
+  restored.Restore(*made.Keep());
+  EXPECT_TRUE(restored.IsFor(Round(3)));
+  const KeptContribution kept = *restored.Keep();
+  EXPECT_EQ(kept.end.SerializeAsString(), made.Keep()->end.SerializeAsString());
+  EXPECT_EQ(kept.end.samples(), 8u);
+  EXPECT_EQ(kept.end.chunks(), 2u);
+  ASSERT_EQ(kept.chunks.size(), 2u);
+  EXPECT_EQ(kept.chunks[1].first, 1u);
+  EXPECT_EQ(Bytes(kept.chunks[1].second.begin(), kept.chunks[1].second.end()), (Bytes{4, 5}));
+}
+
 TEST(OutgoingContribution, BeginForgets) {
   OutgoingContribution contribution;
   contribution.Begin(Round(1));

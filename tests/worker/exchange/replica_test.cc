@@ -7,6 +7,7 @@
 #include "common/base/status_matchers.h"
 #include "common/reduction/majority/majority.h"
 #include "common/update/apply_round.h"
+#include "common/update/history.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -149,11 +150,81 @@ TEST_F(ReplicaTest, RoundsMustFollowOneAnother) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("at no round")));
 }
 
+TEST_F(ReplicaTest, KeepsTheHistoryOfItsRounds) {
+  EXPECT_EQ(replica_.history(), 0u);
+  SentRound first = OneVoter(layout_, 1, +1);
+  first.closed.set_history(RoundHistory(0, first.closed));
+  TALLY_ASSERT_OK(Receive(first));
+  EXPECT_EQ(replica_.history(), first.closed.history());
+  SentRound second = OneVoter(layout_, 2, -1);
+  second.closed.set_history(RoundHistory(first.closed.history(), second.closed));
+  TALLY_ASSERT_OK(Receive(second));
+  EXPECT_EQ(replica_.history(), second.closed.history());
+}
+
+TEST_F(ReplicaTest, AnotherHistoryThanTheServersLeavesTheParametersAlone) {
+  SentRound sent = OneVoter(layout_, 1, +1);
+  sent.closed.set_history(RoundHistory(/*previous=*/77, sent.closed));
+  EXPECT_THAT(Receive(sent), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("history: expected")));
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), 1.0f));
+  EXPECT_EQ(replica_.round(), 0u);
+  EXPECT_EQ(replica_.history(), 0u);
+}
+
+TEST_F(ReplicaTest, HoldsClosedRoundsUntilTheyAreSynced) {
+  EXPECT_EQ(replica_.held().first(), 0u);
+  for (uint64_t round = 1; round <= 3; ++round) {
+    TALLY_ASSERT_OK(Receive(OneVoter(layout_, round, +1)));
+  }
+  EXPECT_EQ(replica_.held().first(), 1u);
+  replica_.DropHeld(2);
+  EXPECT_EQ(replica_.held().first(), 3u);
+  std::vector<v1::WorkerFrame> frames;
+  TALLY_ASSERT_OK(replica_.held().HandBack(
+      3, 3, [&](const v1::WorkerFrame& frame, absl::Span<const grpc::Slice>) {
+        frames.push_back(frame);
+      }));
+  ASSERT_EQ(frames.size(), 5u);
+  EXPECT_EQ(frames[1].chunk().digest(), HeaderOf(OneVoter(layout_, 3, +1), 0).digest());
+  replica_.Invalidate();
+  EXPECT_EQ(replica_.held().first(), 0u);
+}
+
+TEST_F(ReplicaTest, AChunkAfterTheRoundIsClosedIsNotExpected) {
+  const SentRound sent = OneVoter(layout_, 1, +1);
+  TALLY_ASSERT_OK(Receive(sent));
+  EXPECT_THAT(replica_.TakeChunk(HeaderOf(sent, 0), PayloadOf(sent.chunks[0])),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("chunk 0 of round 1")));
+}
+
+TEST_F(ReplicaTest, AdoptsWhatACheckpointHolds) {
+  EXPECT_THAT(replica_.Adopt(5, 99, {std::vector<float>(3)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("update state: expected 73")));
+  EXPECT_EQ(replica_.round(), 0u);
+  TALLY_ASSERT_OK(replica_.Adopt(5, 99, {std::vector<float>(layout_.size(), 2.0f)}));
+  EXPECT_EQ(replica_.round(), 5u);
+  EXPECT_EQ(replica_.history(), 99u);
+  EXPECT_EQ(replica_.state()[0][0], 2.0f);
+  EXPECT_EQ(replica_.held().first(), 0u);
+}
+
+TEST_F(ReplicaTest, ReportsTheDigestOfTheWholeAndOfEachBlock) {
+  const v1::ParametersDigest before = replica_.DigestsOfParameters();
+  EXPECT_EQ(before.digest(), replica_.digest());
+  ASSERT_EQ(before.blocks_size(), 2);
+  parameters_[70] = 3.0f;  // the first of the second block
+  const v1::ParametersDigest after = replica_.DigestsOfParameters();
+  EXPECT_NE(after.digest(), before.digest());
+  EXPECT_EQ(after.blocks(0), before.blocks(0));
+  EXPECT_NE(after.blocks(1), before.blocks(1));
+}
+
 class SnapshotTest : public ReplicaTest {
  protected:
   SnapshotTest() : values_(layout_.size()) {
     std::iota(values_.begin(), values_.end(), 1.0f);
     begin_.set_round(7);
+    begin_.set_history(1234);
     end_.set_round(7);
     end_.set_chunks(DenseGrid(layout_).size());
     end_.set_parameters_digest(ParametersDigest(layout_, values_));
@@ -180,6 +251,7 @@ TEST_F(SnapshotTest, ReplacesTheParametersAndTheRound) {
   TALLY_ASSERT_OK(replica_.EndSnapshot(end_));
   EXPECT_EQ(parameters_, values_);
   EXPECT_EQ(replica_.round(), 7u);
+  EXPECT_EQ(replica_.history(), 1234u);
   EXPECT_EQ(replica_.digest(), end_.parameters_digest());
 }
 

@@ -75,6 +75,38 @@ TEST(DistributedLion, MomentumOutlastsARound) {
   EXPECT_FALSE(Plus(Encode(*Make("distributed_lion"), 2, std::vector<float>(kElements, -5.0f)), 0));
 }
 
+TEST(DistributedLion, GoesOnFromACopyOfItsMomentum) {
+  const std::unique_ptr<Method> first = Make("distributed_lion");
+  std::vector<float> gradient(kElements);
+  for (uint32_t i = 0; i < kElements; ++i) gradient[i] = static_cast<float>(i % 7) - 3.0f;
+  Encode(*first, 1, gradient);
+  const MethodStateCopy copy = first->CopyState();
+  const std::unique_ptr<Method> second = Make("distributed_lion");
+  TALLY_ASSERT_OK(second->Restore(copy));
+  const std::vector<float> small(kElements, 0.001f);
+  EXPECT_EQ(Encode(*second, 2, small), Encode(*first, 2, small));
+  EXPECT_NE(Encode(*Make("distributed_lion"), 2, small), Encode(*second, 2, small));
+}
+
+TEST(DistributedLion, ACopyThatDoesNotFitChangesNothing) {
+  const std::unique_ptr<Method> method = Make("distributed_lion");
+  Encode(*method, 1, std::vector<float>(kElements, 1.0f));
+  const MethodStateCopy before = method->CopyState();
+  EXPECT_THAT(method->Restore({}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("expected 1 arrays, found 0")));
+  EXPECT_THAT(method->Restore({{"speed", std::vector<float>(kElements)}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("momentum: missing")));
+  EXPECT_THAT(method->Restore({{"momentum", std::vector<float>(3)}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 130 values, found 3")));
+  EXPECT_EQ(method->CopyState(), before);
+}
+
+TEST(GradientMean, KeepsNothing) {
+  const std::unique_ptr<Method> method = Make("global_lion");
+  EXPECT_TRUE(method->CopyState().empty());
+  TALLY_EXPECT_OK(method->Restore({}));
+}
+
 TEST(DistributedLion, ZerosAreSilentOrRandomByWorkerAndRound) {
   std::vector<float> gradient(kElements, 0.0f);
   gradient[0] = 1.0f;  // lane 0 votes, with random bits for its zeros; lanes 1 and 2 are silent

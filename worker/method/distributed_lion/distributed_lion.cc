@@ -31,6 +31,10 @@ class DistributedLion : public Method {
     return payload;
   }
 
+  std::vector<MethodState> State() override {
+    return {{"momentum", absl::MakeSpan(momentum_)}};
+  }
+
  private:
   const MethodOptions options_;
   std::vector<float> momentum_;
