@@ -3,13 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/base/file.h"
-#include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -25,18 +22,16 @@ constexpr absl::Duration kPointLimit = absl::Seconds(5);
 
 }  // namespace
 
+std::map<std::string, FaultSwitch> PointSwitches::MakeSwitches() {
+  std::map<std::string, FaultSwitch> switches;
+  for (const char* point : CrashPoints()) switches.try_emplace(point);
+  return switches;
+}
+
 std::string PointSwitches::Rules() const {
-  return absl::StrJoin(CrashPoints(), ",", [this](std::string* out, const char* point) {
-    absl::StrAppend(out, point, ":kill:while=", folder_.File(point));
+  return absl::StrJoin(switches_, ",", [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, entry.second.Rule(entry.first + ":kill"));
   });
-}
-
-void PointSwitches::Arm(const std::string& point) const {
-  TALLY_EXPECT_OK(WriteFileAtomically(folder_.File(point), ""));
-}
-
-void PointSwitches::Disarm(const std::string& point) const {
-  std::filesystem::remove(folder_.File(point));
 }
 
 Chaos::Chaos(Cluster* cluster, Proxy* proxy, const PointSwitches* points, std::string job_id,
@@ -176,10 +171,10 @@ void Chaos::StopServer() {
 }
 
 bool Chaos::DieAt(const std::string& point) {
-  points_.Arm(point);
+  points_.at(point).On();
   const bool died = Await([&] { return !cluster_.server().running(); }, kPointLimit);
   if (!died) cluster_.server().Kill();
-  points_.Disarm(point);
+  points_.at(point).Off();
   EXPECT_EQ(cluster_.server().Wait(), -SIGKILL);
   if (!died) report_.Note("not passed: killed");
   StartClock();

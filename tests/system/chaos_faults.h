@@ -2,12 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
-#include "tests/common/base/temp_folder.h"
 #include "tests/system/chaos_report.h"
 #include "tests/system/chaos_schedule.h"
 #include "tests/system/cluster.h"
+#include "tests/system/fault_switch.h"
 #include "tests/system/ledger_files.h"
 #include "tests/system/proxy.h"
 
@@ -18,11 +19,11 @@ class PointSwitches {
  public:
   // For TALLY_FAULT: all points that schedules name.
   std::string Rules() const;
-  void Arm(const std::string& point) const;
-  void Disarm(const std::string& point) const;
+  const FaultSwitch& at(const std::string& point) const { return switches_.at(point); }
 
  private:
-  const TempFolder folder_;
+  const std::map<std::string, FaultSwitch> switches_ = MakeSwitches();
+  static std::map<std::string, FaultSwitch> MakeSwitches();
 };
 
 class Chaos {

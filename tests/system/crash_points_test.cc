@@ -2,23 +2,19 @@
 // the job ends as if nothing had been.
 #include <signal.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/base/file.h"
-#include "common/base/status_matchers.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/system/cluster.h"
+#include "tests/system/fault_switch.h"
 #include "tests/system/long_job.h"
 #include "tests/system/result.h"
 
 namespace tally::testing {
 namespace {
-
-using ::testing::Contains;
 
 constexpr char kLog[] = "fault point ";
 
@@ -49,17 +45,15 @@ class CrashTest : public ::testing::Test {
  protected:
   void Start(const CrashPoint& point) {
     point_ = point.name;
-    const std::string rule = absl::StrCat(point.name, ":kill:", std::max(point.passing, 1),
-                                          ":while=", switch_.File("on"));
+    const std::string rule = absl::StrCat(point.name, ":kill:", std::max(point.passing, 1));
     cluster_ = std::make_unique<Cluster>(ClusterSettings{
         .server_program = kServerWithFaults,
         .server_yaml = absl::StrCat("durability: ", point.durability,
                                     "\nledger: {segment: 64KiB}"),
-        .server_environment = {{"TALLY_FAULT", rule}}});
-    if (point.passing > 0) Arm();
+        .server_environment = {{"TALLY_FAULT", switch_.Rule(rule)}}});
+    if (point.passing > 0) switch_.On();
     cluster_->StartWorkers(2);
   }
-  void Arm() { TALLY_ASSERT_OK(WriteFileAtomically(switch_.File("on"), "")); }
 
   void ExpectDeathAtPoint() {
     EXPECT_EQ(cluster_->server().Wait(), -SIGKILL);
@@ -72,7 +66,7 @@ class CrashTest : public ::testing::Test {
     cluster_->StartServer();
   }
 
-  const TempFolder switch_;
+  const FaultSwitch switch_;
   std::string point_;
   std::unique_ptr<Cluster> cluster_;
 };
@@ -88,7 +82,7 @@ TEST_P(CrashPointTest, LosesNothing) {
     cluster_->Tally(submit);
   } else {
     cluster_->WaitForRound(cluster_->TallyJson(submit)["job_id"], 12);
-    Arm();
+    switch_.On();
   }
   ExpectDeathAtPoint();
   Restart();
@@ -155,7 +149,7 @@ class CrashAtCancelTest : public CrashTest {
     Start({point});
     const std::string job_id = cluster_->Submit(ShortJob("100000"));
     cluster_->WaitForRound(job_id, 5);
-    Arm();
+    switch_.On();
     EXPECT_NE(cluster_->Tally({"cancel", job_id}).exit_code, 0);
     ExpectDeathAtPoint();
     Restart();

@@ -171,24 +171,6 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"ResnetGlobalLion", kResnet, "{name: global_lion}", R"({"count": 2})"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST(DeterminismTest, TheSameSeedGivesTheSameBytes) {
-  Cluster cluster;
-  cluster.StartWorkers(3);
-  const auto train = [&](const std::string& seed, const std::string& method) {
-    const std::string job_id = cluster.Submit(
-        {.method = method, .workers = "{count: 3}", .more = "seed: " + seed});
-    cluster.WaitForState(job_id, "SUCCEEDED");
-    const std::string model = Contents(cluster.Download(job_id) + "/model.safetensors");
-    EXPECT_NE(model, "");
-    return model;
-  };
-  for (const char* method : {kMajority, "{name: global_adamw}"}) {
-    const std::string first = train("7", method);
-    EXPECT_EQ(train("7", method), first) << method;
-    EXPECT_NE(train("8", method), first) << method;
-  }
-}
-
 // The number before " of " in the worker's log of a step.
 int MostLeftEarly(const std::string& log) {
   int most = -1;
