@@ -1,10 +1,12 @@
 #include "common/update/sign_step.h"
 
 #include <algorithm>
+#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "common/update/sign_step.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "common/update/fused_multiply_add-inl.h"
 #include "common/update/lane_bits-inl.h"
@@ -22,67 +24,125 @@ HWY_INLINE void StepVector(hn::Vec<StepTag> decay, hn::Vec<StepTag> addend, floa
   hn::StoreU(FusedMultiplyAdd(d, hn::LoadU(d, x), decay, addend), d, x);
 }
 
-// What one round does to a lane: the signs, and which elements have one at all.
-struct LaneVote {
-  uint64_t signs = 0;
-  uint64_t nonzero = ~uint64_t{0};
-};
+constexpr size_t kHalfLane = kLaneElements / 2;
 
-HWY_INLINE LaneVote VoteOf(const MajorityView& view, size_t lane) {
-  if (!view.voted(lane)) return {0, 0};
-  LaneVote vote;
-  vote.signs = LoadWord(view.signs, lane);
-  if (view.nonzero != nullptr) vote.nonzero = LoadWord(view.nonzero, lane);
-  return vote;
+// Where the bit of element `first` + i of a half of a lane's word goes, to be the sign of float i.
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<StepTag>> SignShifts(size_t first) {
+  const hn::RebindToUnsigned<StepTag> du;
+  return hn::Sub(hn::Set(du, static_cast<uint32_t>(31 - first)), hn::Iota(du, 0));
 }
 
-// The lane's elements from `first` on by their signs alone.
-HWY_INLINE hn::Vec<StepTag> StepBySigns(const StepCoefficients& step, const LaneVote& vote,
-                                        size_t first, hn::Vec<StepTag> x) {
+// 32 parameters by their signs alone, by some rounds one after the other: minus where the bit is
+// set. Shifting the bits into the sign's place takes less than making masks of them.
+template <size_t kRounds>
+HWY_INLINE void StepBySigns(const StepCoefficients (&steps)[kRounds],
+                            const unsigned char* const (&signs)[kRounds], size_t at, float* x) {
   const StepTag d;
+  const hn::RebindToUnsigned<StepTag> du;
+  for (size_t i = 0; i < kHalfLane; i += hn::Lanes(d)) {
+    auto moved = hn::LoadU(d, x + i);
+    for (size_t round = 0; round < kRounds; ++round) {
+      uint32_t bits;
+      std::memcpy(&bits, signs[round] + at, sizeof bits);
+      const auto shifted = hn::BitCast(d, hn::Shl(hn::Set(du, bits), SignShifts(i)));
+      const auto sign = hn::And(shifted, hn::Set(d, -0.0f));
+      const auto addend = hn::Xor(hn::Set(d, -steps[round].minus_rate), sign);
+      moved = FusedMultiplyAdd(d, moved, hn::Set(d, steps[round].decay), addend);
+    }
+    hn::StoreU(moved, d, x + i);
+  }
+}
+
+// 64 parameters of which only those in `nonzero` have a sign.
+HWY_INLINE void StepBySignsAndZeros(const StepCoefficients& step, uint64_t signs, uint64_t nonzero,
+                                    float* x) {
+  const StepTag d;
+  const auto decay = hn::Set(d, step.decay), none = hn::Set(d, -0.0f);
   const auto down = hn::Set(d, step.minus_rate), up = hn::Set(d, -step.minus_rate);
-  const auto addend = hn::IfThenElse(MaskOfBits(d, vote.signs, first), down, up);
-  return FusedMultiplyAdd(d, x, hn::Set(d, step.decay), addend);
+  for (size_t i = 0; i < kLaneElements; i += hn::Lanes(d)) {
+    const auto addend = hn::IfThenElse(MaskOfBits(d, signs, i), down, up);
+    StepVector(decay, hn::IfThenElse(MaskOfBits(d, nonzero, i), addend, none), x + i);
+  }
 }
 
-// The same where only those in `nonzero` have a sign.
-HWY_INLINE hn::Vec<StepTag> StepBySignsAndZeros(const StepCoefficients& step, const LaneVote& vote,
-                                                size_t first, hn::Vec<StepTag> x) {
-  const StepTag d;
-  const auto down = hn::Set(d, step.minus_rate), up = hn::Set(d, -step.minus_rate);
-  const auto addend = hn::IfThenElse(MaskOfBits(d, vote.signs, first), down, up);
-  const auto none = hn::Set(d, -0.0f);
-  return FusedMultiplyAdd(d, x, hn::Set(d, step.decay),
-                          hn::IfThenElse(MaskOfBits(d, vote.nonzero, first), addend, none));
+// How many rounds from the first on are plain, up to `most`: every lane has its voters, and no
+// element is a tie.
+HWY_INLINE size_t PlainRounds(absl::Span<const MajorityStep> rounds, size_t most) {
+  size_t plain = 0;
+  while (plain < rounds.size() && plain < most && rounds[plain].view.lane_mask == nullptr &&
+         rounds[plain].view.nonzero == nullptr) {
+    ++plain;
+  }
+  return plain;
 }
 
-// The rounds one after the other while the parameters are in registers: four vectors of a lane at a
-// time, so that one's fused multiply-add need not wait for its neighbour's.
-void StepMajorities(absl::Span<const MajorityStep> steps, size_t first, size_t lanes, float* x) {
-  const StepTag d;
-  const size_t n = hn::Lanes(d);
+// Plain rounds on some lanes.
+template <size_t kRounds>
+HWY_INLINE void StepPlain(const MajorityStep* rounds, size_t first, size_t lanes, float* x) {
+  StepCoefficients steps[kRounds];  // copies: x may not be thought to hold them
+  const unsigned char* signs[kRounds];
+  for (size_t round = 0; round < kRounds; ++round) {
+    steps[round] = rounds[round].step;
+    signs[round] = rounds[round].view.signs + first * kWordBytes;
+  }
+  for (size_t half = 0; half < 2 * lanes; ++half) {
+    StepBySigns<kRounds>(steps, signs, half * sizeof(uint32_t), x + half * kHalfLane);
+  }
+}
+
+HWY_INLINE void StepWithZeros(MajorityView view, StepCoefficients step, size_t first, size_t lanes,
+                              float* x) {
   for (size_t lane = first; lane < first + lanes; ++lane, x += kLaneElements) {
-    for (size_t i = 0; i < kLaneElements; i += 4 * n) {
-      auto x0 = hn::LoadU(d, x + i), x1 = hn::LoadU(d, x + i + n);
-      auto x2 = hn::LoadU(d, x + i + 2 * n), x3 = hn::LoadU(d, x + i + 3 * n);
-      for (const MajorityStep& round : steps) {
-        const LaneVote vote = VoteOf(round.view, lane);
-        if (vote.nonzero == ~uint64_t{0}) {
-          x0 = StepBySigns(round.step, vote, i, x0);
-          x1 = StepBySigns(round.step, vote, i + n, x1);
-          x2 = StepBySigns(round.step, vote, i + 2 * n, x2);
-          x3 = StepBySigns(round.step, vote, i + 3 * n, x3);
-        } else {
-          x0 = StepBySignsAndZeros(round.step, vote, i, x0);
-          x1 = StepBySignsAndZeros(round.step, vote, i + n, x1);
-          x2 = StepBySignsAndZeros(round.step, vote, i + 2 * n, x2);
-          x3 = StepBySignsAndZeros(round.step, vote, i + 3 * n, x3);
-        }
-      }
-      hn::StoreU(x0, d, x + i);
-      hn::StoreU(x1, d, x + i + n);
-      hn::StoreU(x2, d, x + i + 2 * n);
-      hn::StoreU(x3, d, x + i + 3 * n);
+    uint64_t nonzero = view.voted(lane) ? ~uint64_t{0} : 0;
+    if (view.nonzero != nullptr) nonzero &= LoadWord(view.nonzero, lane);
+    StepBySignsAndZeros(step, LoadWord(view.signs, lane), nonzero, x);
+  }
+}
+
+// The first of the rounds, or several if they are plain; returns how many.
+HWY_INLINE size_t StepSome(absl::Span<const MajorityStep> rounds, size_t first, size_t lanes,
+                           float* x) {
+  constexpr size_t kAtOnce = 4;
+  const size_t plain = PlainRounds(rounds, kAtOnce);
+  if (plain == kAtOnce) {
+    StepPlain<kAtOnce>(rounds.data(), first, lanes, x);
+    return kAtOnce;
+  }
+  if (plain > 0) {
+    StepPlain<1>(rounds.data(), first, lanes, x);
+  } else {
+    StepWithZeros(rounds.front().view, rounds.front().step, first, lanes, x);
+  }
+  return 1;
+}
+
+// Lanes that the rounds take turns on: two tiles and their votes fit the first cache.
+constexpr size_t kTileLanes = 16;
+
+// Asks for the lines of `size` bytes from `data` on.
+HWY_INLINE void PrefetchBytes(const unsigned char* data, size_t size) {
+  constexpr size_t kLineBytes = 64;
+  for (size_t at = 0; at < size; at += kLineBytes) hwy::Prefetch(data + at);
+}
+
+// What the rounds need of the next lanes: of as many streams as there are rounds, each read a little
+// at a time, the hardware would foresee none.
+HWY_INLINE void PrefetchTile(absl::Span<const MajorityStep> steps, size_t first, size_t lanes,
+                             const float* x) {
+  if (steps.size() == 1) return;
+  for (const MajorityStep& round : steps) {
+    PrefetchBytes(round.view.signs + first * kWordBytes, lanes * kWordBytes);
+  }
+  PrefetchBytes(reinterpret_cast<const unsigned char*>(x), lanes * kLaneElements * sizeof(float));
+}
+
+void StepMajorities(absl::Span<const MajorityStep> steps, size_t first, size_t lanes, float* x) {
+  for (size_t i = 0; i < lanes; i += kTileLanes) {
+    const size_t count = std::min(kTileLanes, lanes - i);
+    const size_t next = std::min(kTileLanes, lanes - i - count);
+    PrefetchTile(steps, first + i + count, next, x + (i + count) * kLaneElements);
+    for (size_t round = 0; round < steps.size();) {
+      round += StepSome(steps.subspan(round), first + i, count, x + i * kLaneElements);
     }
   }
 }
@@ -110,13 +170,6 @@ HWY_INLINE void StepByCounts(const StepCoefficients& step, const uint64_t* plane
   }
 }
 
-// A lane without voters.
-HWY_INLINE void StepByDecay(const StepCoefficients& step, float* x) {
-  const StepTag d;
-  const auto decay = hn::Set(d, step.decay), none = hn::Set(d, -0.0f);
-  for (size_t i = 0; i < kLaneElements; i += hn::Lanes(d)) StepVector(decay, none, x + i);
-}
-
 void StepSignMean(const SignMeanView& view, const StepCoefficients& step, size_t first,
                   size_t lanes, float* x) {
   uint64_t planes[kMaxPlanes];
@@ -125,7 +178,7 @@ void StepSignMean(const SignMeanView& view, const StepCoefficients& step, size_t
     const size_t voters = view.LaneVoters(lane);
     for (size_t k = 0; k < view.plane_count; ++k) planes[k] = view.word(k, lane);
     if (voters == 0) {
-      StepByDecay(step, x);
+      StepBySignsAndZeros(step, 0, 0, x);
     } else {
       StepByCounts(step, planes, view.plane_count, voters, x);
     }
