@@ -1,7 +1,6 @@
 #include "client/job_file.h"
 
 #include <filesystem>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -17,7 +16,11 @@
 namespace tally {
 namespace {
 
-constexpr Uint64Range kUint32{0, std::numeric_limits<uint32_t>::max()};
+// What nobody could mean beyond; where a value also depends on others, the spec's check says so.
+constexpr Uint64Range kWorkers{1, 255};
+constexpr Uint64Range kBatch{1, uint64_t{1} << 20};
+constexpr Uint64Range kShuffleBuffer{0, 1'000'000'000};
+constexpr Uint64Range kChunkElements{0, uint64_t{1} << 27};  // a message of single bits
 // Stands for the digest that the upload will give, so that the rest can be checked before it.
 constexpr char kDigestToCome[] = "0000000000000000";
 
@@ -27,9 +30,9 @@ uint64_t Milliseconds(ConfigMap& map, absl::string_view key, uint64_t fallback) 
   return static_cast<uint64_t>(absl::ToInt64Milliseconds(duration));
 }
 
-uint32_t Uint32(ConfigMap& map, absl::string_view key,
+uint32_t Uint32(ConfigMap& map, absl::string_view key, const Uint64Range& range,
                 std::optional<uint64_t> fallback = std::nullopt) {
-  return static_cast<uint32_t>(map.Uint64(key, kUint32, fallback));
+  return static_cast<uint32_t>(map.Uint64(key, range, fallback));
 }
 
 void ReadModel(ConfigMap map, v1::ModelSpec& model, std::string& base) {
@@ -42,7 +45,7 @@ void ReadModel(ConfigMap map, v1::ModelSpec& model, std::string& base) {
 
 void ReadData(ConfigMap map, v1::DataSpec& data) {
   data.set_name(map.String("name"));
-  data.set_shuffle_buffer(Uint32(map, "shuffle_buffer", kDefaultShuffleBuffer));
+  data.set_shuffle_buffer(Uint32(map, "shuffle_buffer", kShuffleBuffer, kDefaultShuffleBuffer));
 }
 
 void ReadMethod(ConfigMap map, v1::MethodSpec& method) {
@@ -68,11 +71,13 @@ void ReadLearningRate(ConfigMap map, v1::LearningRate& rate) {
 }
 
 void ReadWorkers(ConfigMap map, v1::WorkersSpec& workers) {
-  workers.set_count(Uint32(map, "count"));
-  workers.set_quorum(Uint32(map, "quorum", workers.count()));
-  workers.set_minimum(Uint32(map, "minimum", workers.quorum()));
+  workers.set_count(Uint32(map, "count", kWorkers));
+  workers.set_quorum(Uint32(map, "quorum", kWorkers, workers.count()));
+  workers.set_minimum(Uint32(map, "minimum", kWorkers, workers.quorum()));
+  workers.set_max(Uint32(map, "max", kWorkers, workers.count()));
   workers.set_round_deadline_ms(Milliseconds(map, "round_deadline", kDefaultRoundDeadlineMs));
   workers.set_pause_limit_ms(Milliseconds(map, "pause_limit", kDefaultPauseLimitMs));
+  workers.set_replace_after_ms(Milliseconds(map, "replace_after", 0));
   workers.set_device(map.OneOf("device", DeviceNames(), "any"));
   const std::map<std::string, std::string> none;
   for (const auto& [key, value] : map.StringMap("labels", none)) {
@@ -89,13 +94,13 @@ JobFile ReadRoot(ConfigMap root) {
   ReadMethod(root.Map("method"), *spec.mutable_method());
   ReadLearningRate(root.Map("learning_rate"), *spec.mutable_learning_rate());
   spec.set_rounds(root.Uint64("rounds", {}));
-  spec.set_batch_size(Uint32(root, "batch_size"));
+  spec.set_batch_size(Uint32(root, "batch_size", kBatch));
   ReadWorkers(root.Map("workers"), *spec.mutable_workers());
   spec.set_evaluate_every(root.Uint64("evaluate_every", {}, 100));
   spec.set_digest_every(root.Uint64("digest_every", {}, kDefaultDigestEvery));
   spec.set_snapshot_every(root.Uint64("snapshot_every", {}, 500));
   spec.set_seed(root.Uint64("seed", {}, kDefaultSeed));
-  spec.set_chunk_elements(Uint32(root, "chunk_elements", 0));
+  spec.set_chunk_elements(Uint32(root, "chunk_elements", kChunkElements, 0));
   return file;
 }
 
@@ -104,6 +109,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>>& Leaning() {
   static const auto* leaning = new std::vector<std::pair<std::string, std::vector<std::string>>>{
       {"workers.quorum", {"workers.count"}},
       {"workers.minimum", {"workers.count", "workers.quorum"}},
+      {"workers.max", {"workers.count"}},
       {"learning_rate.warmup_rounds", {"rounds"}},
       {"method.aggregation", {"method.name"}},
       {"method.ties", {"method.name", "method.aggregation"}},

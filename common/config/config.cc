@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
+#include "common/config/byte_size.h"
 #include "common/config/json_text.h"
 #include "common/config/reading.h"
 #include "common/config/scalar.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr char kString[] = "a string";
 constexpr char kMapping[] = "a mapping";
+constexpr char kAll[] = "all";
 
 template <typename T, typename Range>
 std::optional<T> Within(const Range& range, std::optional<T> value) {
@@ -29,6 +31,10 @@ std::optional<absl::Duration> AsDuration(const YamlNode& node) {
     return std::nullopt;
   }
   return value;
+}
+
+std::optional<uint64_t> AsByteSize(const YamlNode& node) {
+  return node.kind == YamlKind::kScalar ? ParseByteSize(node.text) : std::nullopt;
 }
 
 std::string YamlStrings(const std::vector<std::string>& values) {
@@ -145,6 +151,28 @@ absl::Duration ConfigMap::Duration(absl::string_view key, const DurationRange& r
       key, Describe(range), fallback,
       [&](const YamlNode& node) { return Within(range, AsDuration(node)); },
       [](absl::Duration value) { return absl::FormatDuration(value); });
+}
+
+uint64_t ConfigMap::ByteSize(absl::string_view key, const Uint64Range& range,
+                             std::optional<uint64_t> fallback) {
+  const std::string expected = absl::StrCat("a size such as 64KiB, 256MiB or 1GiB from ",
+                                            ByteSizeText(range.low), " to ",
+                                            ByteSizeText(range.high));
+  return Value(
+      key, expected, fallback,
+      [&](const YamlNode& node) { return Within(range, AsByteSize(node)); }, ByteSizeText);
+}
+
+std::optional<uint64_t> ConfigMap::AllOr(absl::string_view key, const Uint64Range& range,
+                                         std::optional<uint64_t> fallback) {
+  using Count = std::optional<uint64_t>;
+  const auto parse = [&](const YamlNode& node) -> std::optional<Count> {
+    if (node.kind == YamlKind::kScalar && node.text == kAll) return Count();
+    const Count count = Within(range, AsUint64(node));
+    return count.has_value() ? std::optional<Count>(count) : std::nullopt;
+  };
+  return Value(key, absl::StrCat(kAll, " or ", Describe(range)), std::optional<Count>(fallback),
+               parse, [](const Count& count) { return count ? absl::StrCat(*count) : kAll; });
 }
 
 std::string ConfigMap::OneOf(absl::string_view key, absl::Span<const std::string> choices,

@@ -54,6 +54,12 @@ class ConfigMap {
   // "250ms", "30s", "1h30m", "0".
   absl::Duration Duration(absl::string_view key, const DurationRange& range,
                           std::optional<absl::Duration> fallback = std::nullopt);
+  // "64KiB", "256MiB"; a bare number has no unit and is refused.
+  uint64_t ByteSize(absl::string_view key, const Uint64Range& range,
+                    std::optional<uint64_t> fallback = std::nullopt);
+  // "all", which is nothing here, or a number in the range.
+  std::optional<uint64_t> AllOr(absl::string_view key, const Uint64Range& range,
+                                std::optional<uint64_t> fallback);
   // One of `choices`, which is not empty; a wrong word is answered with the nearest.
   std::string OneOf(absl::string_view key, absl::Span<const std::string> choices,
                     std::optional<std::string> fallback = std::nullopt);

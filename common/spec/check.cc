@@ -18,6 +18,7 @@ constexpr uint64_t kMaxRounds = uint64_t{1} << 40;
 constexpr uint32_t kMaxBatch = 1u << 20;
 constexpr uint64_t kMaxDurationMs = uint64_t{7} * 24 * 3600 * 1000;
 constexpr int kMaxLabels = 64;
+constexpr uint32_t kMaxShuffleBuffer = 1'000'000'000;
 constexpr uint32_t kLane = 64;
 
 bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
@@ -149,6 +150,12 @@ void CheckWorkers(const v1::WorkersSpec& workers, Problems& problems) {
   const std::string& device = workers.device();
   problems.Check(IsOneOf(DeviceNames(), device), "workers.device", Words(DeviceNames()),
                  Quoted(device));
+  // 0, of jobs from before there was a maximum: count.
+  const bool has_max = workers.max() != 0;
+  problems.Check(!has_max || (workers.max() >= count && workers.max() <= kMaxWorkers), "workers.max",
+                 absl::StrCat("count, ", count, ", to ", kMaxWorkers, " workers"), workers.max());
+  problems.Check(workers.replace_after_ms() <= kMaxDurationMs, "workers.replace_after",
+                 "at most 7 days", absl::StrCat(workers.replace_after_ms(), " ms"));
   CheckLabels(workers, problems);
 }
 
@@ -199,6 +206,9 @@ std::vector<SpecProblem> FindSpecProblems(const v1::JobSpec& spec) {
   CheckModel(spec.model(), problems);
   problems.Check(IsIdentifier(spec.data().name()), "data.name",
                  "1 to 64 characters of A-Z, a-z, 0-9, '.', '_', '-'", Quoted(spec.data().name()));
+  problems.Check(spec.data().shuffle_buffer() <= kMaxShuffleBuffer, "data.shuffle_buffer",
+                 absl::StrCat("at most ", kMaxShuffleBuffer, " examples"),
+                 spec.data().shuffle_buffer());
   CheckMethod(spec.method(), problems);
   CheckSchedule(spec, problems);
   CheckLearningRate(spec, problems);

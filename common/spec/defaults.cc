@@ -21,6 +21,7 @@ void FillMethod(v1::MethodSpec& method) {
 void FillWorkers(v1::WorkersSpec& workers) {
   workers.set_quorum(Or(workers.quorum(), workers.count()));
   workers.set_minimum(Or(workers.minimum(), workers.quorum()));
+  workers.set_max(Or(workers.max(), workers.count()));
   workers.set_device(Or<std::string>(workers.device(), "any"));
   workers.set_round_deadline_ms(Or(workers.round_deadline_ms(), kDefaultRoundDeadlineMs));
 }

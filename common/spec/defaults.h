@@ -22,8 +22,8 @@ inline constexpr uint64_t kDefaultDigestEvery = 50;
 inline constexpr uint64_t kDefaultSeed = 42;
 
 // Fills what is empty or 0 and cannot mean that: method.aggregation, ties and epsilon where the
-// method has them, learning_rate.schedule, workers.quorum, minimum, device and round_deadline_ms,
-// digest_every. Where 0 has a meaning (betas, decay, seed, pause limit) it stays.
+// method has them, learning_rate.schedule, workers.quorum, minimum, max, device and round_deadline_ms,
+// digest_every. Where 0 has a meaning (betas, decay, seed, pause limit, replace_after) it stays.
 v1::JobSpec WithDefaults(v1::JobSpec spec);
 
 }  // namespace tally

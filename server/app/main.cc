@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   std::string path;
   bool check = false;
   app.add_option("config", path, "server.yaml; see docs/operating.md")->required();
-  app.add_flag("--check", check, "read the configuration, print it resolved, and exit");
+  app.add_flag("--check", check, "read the configuration and the files it names, print it resolved, and exit");
   app.set_version_flag("--version", std::string("tally-server ") + TALLY_VERSION);
   try {
     app.parse(argc, argv);
@@ -50,7 +50,8 @@ int main(int argc, char** argv) {
     const int code = app.exit(error);
     return code == 0 ? 0 : kBadArguments;
   }
-  const absl::StatusOr<tally::ServerConfig> config = tally::ReadServerConfig(path);
+  const absl::StatusOr<tally::ServerConfig> config = tally::ReadServerConfig(
+      path, check ? tally::ServerFiles::kRead : tally::ServerFiles::kUnread);
   if (!config.ok()) return Fail(kBadArguments, config.status());
   if (check) {
     std::fputs(config->resolved.c_str(), stdout);

@@ -12,6 +12,7 @@
 #include "common/rpc/server_builder.h"
 #include "server/job/registry.h"
 #include "server/service/job_service.h"
+#include "server/service/open_streams.h"
 #include "server/service/training_service.h"
 #include "server/status/metrics.h"
 #include "server/status/status_server.h"
@@ -76,6 +77,7 @@ struct Server::Parts {
   std::unique_ptr<Supervisor> supervisor;
   std::unique_ptr<ServerStatus> status;
   std::unique_ptr<StatusServer> http;
+  OpenStreams streams;
   std::unique_ptr<TrainingServiceImpl> training;
   std::unique_ptr<JobServiceImpl> jobs;
   RunningServer grpc;
@@ -95,6 +97,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
   options.state_dir = config.state_dir;
   options.heartbeat = config.heartbeat;
   options.strict_durability = config.strict_durability;
+  options.keep = config.keep;
   parts->supervisor = Supervisor::Start(options, parts->registry.get(), parts->models.get(),
                                         &parts->metrics);
   parts->status = std::make_unique<ServerStatus>(parts->registry.get(), parts->supervisor.get());
@@ -104,10 +107,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                                                             &parts->metrics));
     status_address = parts->http->address().ToString();
   }
-  parts->training = std::make_unique<TrainingServiceImpl>(parts->supervisor.get(),
-                                                          parts->models.get());
+  parts->training = std::make_unique<TrainingServiceImpl>(
+      parts->supervisor.get(), parts->models.get(), &parts->streams);
   parts->jobs = std::make_unique<JobServiceImpl>(parts->supervisor.get(), parts->registry.get(),
-                                                 parts->models.get(), status_address);
+                                                 parts->models.get(), &parts->streams,
+                                                 status_address);
   grpc::ServerBuilder builder;
   builder.RegisterService(parts->training.get());
   builder.RegisterService(parts->jobs.get());
@@ -129,6 +133,8 @@ void Server::Stop(absl::Duration grace) {
   if (auto* health = parts_->grpc.server->GetHealthCheckService(); health != nullptr) {
     health->SetServingStatus(false);
   }
+  // Sessions, exchanges and watches would last out the grace, which is for calls that have an end.
+  parts_->streams.EndAll({grpc::StatusCode::UNAVAILABLE, "the server is stopping"});
   parts_->grpc.server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   parts_->grpc.server->Wait();
   parts_->grpc.server.reset();

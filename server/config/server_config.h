@@ -9,6 +9,7 @@
 #include "common/base/logging.h"
 #include "common/rpc/address.h"
 #include "common/rpc/credentials.h"
+#include "server/ledger/keep.h"
 
 namespace tally {
 
@@ -20,12 +21,19 @@ struct ServerConfig {
   TlsOptions tls;                         // of `listen`; its ca is the file's client_ca
   absl::Duration heartbeat;               // between a worker's heartbeats; its lease is four of them
   bool strict_durability = false;         // sync the ledger before a round is announced
+  LedgerKeep keep;                        // what of a job's rounds and snapshots stays on the disk
   LoggingOptions log;
   std::string resolved;                   // what is in effect, as YAML
 };
 
+// Whether the files that the configuration names are read, too, and what is wrong with them is a
+// problem of the key that names them.
+enum class ServerFiles { kUnread, kRead };
+
 // Every problem at once, each with "PATH:LINE: KEY: ".
-absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path);
-absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text, const std::string& name);
+absl::StatusOr<ServerConfig> ReadServerConfig(const std::string& path,
+                                              ServerFiles files = ServerFiles::kUnread);
+absl::StatusOr<ServerConfig> ParseServerConfig(const std::string& text, const std::string& name,
+                                               ServerFiles files = ServerFiles::kUnread);
 
 }  // namespace tally

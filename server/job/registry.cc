@@ -29,13 +29,30 @@ void ForgetLiveState(v1::JobStatus& status) {
   for (v1::JobWorker& worker : *status.mutable_workers()) worker.set_attached(false);
 }
 
+// What a place has done stays when its worker changes.
 void SetWorkers(const std::vector<std::string>& names, v1::JobStatus& status) {
-  status.clear_workers();
   for (size_t index = 0; index < names.size(); ++index) {
-    v1::JobWorker* worker = status.add_workers();
+    const auto at = static_cast<int>(index);
+    v1::JobWorker* worker =
+        at < status.workers_size() ? status.mutable_workers(at) : status.add_workers();
     worker->set_name(names[index]);
     worker->set_index(static_cast<uint32_t>(index));
   }
+}
+
+absl::Status CheckHold(const v1::JobStatus& now, bool held) {
+  const std::string state(JobStateName(now.state()));
+  if (IsTerminal(now.state())) {
+    return absl::FailedPreconditionError(absl::StrCat(now.job_id(), " has ended: ", state));
+  }
+  if (!held || now.state() != v1::FINALIZING) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(now.job_id(), " is ", state, ": its rounds are done"));
+}
+
+// Of a job in the queue; the others' is the run's.
+std::string HeldWait(const std::string& reason) {
+  return absl::StrCat("held by a person", reason.empty() ? "" : ": ", reason);
 }
 
 }  // namespace
@@ -50,11 +67,13 @@ absl::StatusOr<std::unique_ptr<JobRegistry>> JobRegistry::Open(const std::string
 
 absl::Status JobRegistry::LoadJobs() {
   TALLY_ASSIGN_OR_RETURN(std::vector<StoredJob> stored, store_->Load());
+  TALLY_ASSIGN_OR_RETURN(auto drained, store_->LoadDrained());
   absl::MutexLock lock(&mutex_);
+  drained_ = std::move(drained);
   for (StoredJob& job : stored) {
     TALLY_ASSIGN_OR_RETURN(const uint64_t number, JobNumberOf(job.status.job_id()));
     ForgetLiveState(job.status);
-    jobs_[number] = {std::move(job.status), std::move(job.workers)};
+    jobs_[number] = {std::move(job.status), std::move(job.workers), std::move(job.held_reason)};
   }
   return absl::OkStatus();
 }
@@ -124,7 +143,9 @@ std::vector<QueuedJob> JobRegistry::Queue() const {
   absl::MutexLock lock(&mutex_);
   std::vector<QueuedJob> queue;
   for (const auto& [number, job] : jobs_) {
-    if (job.status.state() == v1::PENDING) queue.push_back({JobIdOf(number), job.status.spec()});
+    if (job.status.state() != v1::PENDING) continue;
+    queue.push_back({JobIdOf(number), job.status.spec()});
+    if (job.status.held()) queue.back().held = HeldWait(job.held_reason);
   }
   return queue;
 }
@@ -134,7 +155,7 @@ std::vector<UnfinishedJob> JobRegistry::Unfinished() const {
   std::vector<UnfinishedJob> unfinished;
   for (const auto& [number, job] : jobs_) {
     if (!HoldsWorkers(job.status.state())) continue;
-    unfinished.push_back({JobIdOf(number), job.status.spec(), job.status.state(), job.workers});
+    unfinished.push_back({job.status, job.workers, job.held_reason});
   }
   return unfinished;
 }
@@ -147,6 +168,8 @@ v1::JobStatus JobRegistry::Plan(const v1::JobStatus& now, v1::JobState to,
   if ((to == v1::RUNNING || to == v1::FINALIZING) && planned.started_at() == 0) {
     planned.set_started_at(Now());
   }
+  // There is nothing left to hold.
+  if (to == v1::FINALIZING || IsTerminal(to)) planned.set_held(false);
   if (IsTerminal(to)) {
     planned.set_finished_at(Now());
     planned.set_seconds_left(0);
@@ -163,6 +186,7 @@ JobRegistry::Notices JobRegistry::Adopt(const v1::JobStatus& planned) {
   const bool leaves_queue = status.state() == v1::PENDING && planned.state() != v1::PENDING;
   status.set_state(planned.state());
   status.set_reason(planned.reason());
+  status.set_held(planned.held());
   status.set_started_at(planned.started_at());
   status.set_finished_at(planned.finished_at());
   if (IsTerminal(planned.state())) {
@@ -200,6 +224,7 @@ absl::StatusOr<JobRegistry::Notices> JobRegistry::CommitAssignment(
                                                         JobStateName(now.state())));
     }
     planned = Plan(now, v1::WAITING, "");
+    planned.clear_workers();
     SetWorkers(workers, planned);
   }
   TALLY_RETURN_IF_ERROR(store_->SaveAssignment(planned, workers));
@@ -208,6 +233,102 @@ absl::StatusOr<JobRegistry::Notices> JobRegistry::CommitAssignment(
   job.workers = workers;
   *job.status.mutable_workers() = planned.workers();
   return Adopt(planned);
+}
+
+absl::Status JobRegistry::SetPlaces(const std::string& job_id,
+                                    const std::vector<std::string>& workers) {
+  TALLY_ASSIGN_OR_RETURN(const Notices notices, CommitPlaces(job_id, workers));
+  Deliver(notices);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobRegistry::Notices> JobRegistry::CommitPlaces(
+    const std::string& job_id, const std::vector<std::string>& workers) {
+  absl::MutexLock changing(&transitions_);
+  v1::JobStatus planned;
+  {
+    absl::MutexLock lock(&mutex_);
+    TALLY_ASSIGN_OR_RETURN(const uint64_t number, NumberOf(job_id));
+    const Job& job = jobs_[number];
+    if (!HoldsWorkers(job.status.state())) {
+      return absl::FailedPreconditionError(absl::StrCat(job_id, ": expected a job at work, found ",
+                                                        JobStateName(job.status.state())));
+    }
+    if (job.workers == workers) return Notices();
+    planned = job.status;
+    SetWorkers(workers, planned);
+  }
+  TALLY_RETURN_IF_ERROR(store_->SaveAssignment(planned, workers));
+  absl::MutexLock lock(&mutex_);
+  Notices notices;
+  const uint64_t number = *JobNumberOf(job_id);
+  jobs_[number].workers = workers;
+  SetWorkers(workers, jobs_[number].status);
+  Changed(number, /*event_only=*/false, notices);
+  return notices;
+}
+
+absl::StatusOr<bool> JobRegistry::Hold(const std::string& job_id, const std::string& reason) {
+  bool news = false;
+  TALLY_ASSIGN_OR_RETURN(const Notices notices,
+                         CommitHold(job_id, true, CleanText(reason, kTextBytes), news));
+  Deliver(notices);
+  return news;
+}
+
+absl::StatusOr<bool> JobRegistry::Unhold(const std::string& job_id) {
+  bool news = false;
+  TALLY_ASSIGN_OR_RETURN(const Notices notices, CommitHold(job_id, false, "", news));
+  Deliver(notices);
+  return news;
+}
+
+absl::StatusOr<JobRegistry::Notices> JobRegistry::CommitHold(const std::string& job_id, bool held,
+                                                             const std::string& reason,
+                                                             bool& news) {
+  absl::MutexLock changing(&transitions_);
+  {
+    absl::MutexLock lock(&mutex_);
+    TALLY_ASSIGN_OR_RETURN(const uint64_t number, NumberOf(job_id));
+    const Job& job = jobs_[number];
+    TALLY_RETURN_IF_ERROR(CheckHold(job.status, held));
+    // A second word without a reason leaves the first one's.
+    const bool same_reason = !held || reason.empty() || reason == job.held_reason;
+    if (job.status.held() == held && same_reason) return Notices();
+  }
+  TALLY_RETURN_IF_ERROR(store_->SaveHold(job_id, held, reason));
+  absl::MutexLock lock(&mutex_);
+  Notices notices;
+  const uint64_t number = *JobNumberOf(job_id);
+  Job& job = jobs_[number];
+  job.status.set_held(held);
+  job.held_reason = reason;
+  if (job.status.state() == v1::PENDING) job.status.set_reason(held ? HeldWait(reason) : "");
+  Changed(number, /*event_only=*/false, notices);
+  news = true;
+  return notices;
+}
+
+absl::Status JobRegistry::Drain(const std::string& worker, const std::string& given) {
+  const std::string reason = CleanText(given, kTextBytes);
+  absl::MutexLock changing(&transitions_);
+  TALLY_RETURN_IF_ERROR(store_->AddDrained(worker, reason));
+  absl::MutexLock lock(&mutex_);
+  drained_[worker] = reason;
+  return absl::OkStatus();
+}
+
+absl::Status JobRegistry::Undrain(const std::string& worker) {
+  absl::MutexLock changing(&transitions_);
+  TALLY_RETURN_IF_ERROR(store_->RemoveDrained(worker));
+  absl::MutexLock lock(&mutex_);
+  drained_.erase(worker);
+  return absl::OkStatus();
+}
+
+std::map<std::string, std::string> JobRegistry::Drained() const {
+  absl::MutexLock lock(&mutex_);
+  return drained_;
 }
 
 absl::Status JobRegistry::Transition(const std::string& job_id, v1::JobState to,
@@ -227,6 +348,10 @@ absl::StatusOr<JobRegistry::Notices> JobRegistry::CommitTransition(const std::st
     absl::MutexLock lock(&mutex_);
     TALLY_ASSIGN_OR_RETURN(const uint64_t number, NumberOf(job_id));
     const v1::JobStatus& now = jobs_[number].status;
+    if (IsTerminal(now.state()) && now.state() != to) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(job_id, " has ended: ", JobStateName(now.state())));
+    }
     TALLY_RETURN_IF_ERROR(WithContext(CheckTransition(now.state(), to), job_id));
     if (now.state() == v1::PENDING && to == v1::WAITING) {
       return absl::FailedPreconditionError(absl::StrCat(job_id, ": WAITING without workers"));
@@ -268,12 +393,14 @@ void JobRegistry::UpdateProgress(const std::string& job_id,
     if (IsTerminal(status.state())) return;
     const v1::JobState state = status.state();
     const std::string reason = status.reason();
+    const bool held = status.held();
     const double submitted = status.submitted_at();
     const double started = status.started_at();
     change(status);
     status.set_job_id(JobIdOf(*number));
     status.set_state(state);
     status.set_reason(reason);
+    status.set_held(held);
     status.set_submitted_at(submitted);
     status.set_started_at(started);
     status.set_finished_at(0);

@@ -22,12 +22,11 @@
 
 namespace tally {
 
-// A job that a server before this one had begun.
+// A job that has begun and not ended.
 struct UnfinishedJob {
-  std::string job_id;
-  v1::JobSpec spec;
-  v1::JobState state;
-  std::vector<std::string> workers;  // by index
+  v1::JobStatus status;
+  std::vector<std::string> workers;  // by index, "" for a vacant place
+  std::string held_reason;           // of status.held
 };
 
 // Thread-safe. Calls with an unknown job answer NOT_FOUND.
@@ -54,14 +53,29 @@ class JobRegistry {
   // PENDING -> WAITING with these workers, by index. FAILED_PRECONDITION if it is no longer PENDING:
   // it was cancelled meanwhile, and nobody may be told to start.
   absl::Status Assign(const std::string& job_id, const std::vector<std::string>& workers);
-  // FAILED_PRECONDITION if `to` may not follow; from PENDING to WAITING only Assign leads. A repetition of the present state changes the reason
-  // if there is a new one, and nothing at all in a terminal state.
+  // Who has which place now, by index, "" for a vacant one; on disk when the call returns. What a place
+  // has done so far stays with it. FAILED_PRECONDITION for a job that is not at work.
+  absl::Status SetPlaces(const std::string& job_id, const std::vector<std::string>& workers);
+  // FAILED_PRECONDITION if `to` may not follow; from PENDING to WAITING only Assign leads. A
+  // repetition of the present state changes the reason if there is a new one, and nothing at all in a
+  // terminal state.
   absl::Status Transition(const std::string& job_id, v1::JobState to, const std::string& reason);
+  // A person's word that the job is to go no further, or may again; on disk when the call returns.
+  // True if that is news. FAILED_PRECONDITION for holding a job whose rounds are done, and for both
+  // after its end.
+  absl::StatusOr<bool> Hold(const std::string& job_id, const std::string& reason);
+  absl::StatusOr<bool> Unhold(const std::string& job_id);
+
+  // Workers that get no new job, by name, and why; on disk when the call returns.
+  absl::Status Drain(const std::string& worker, const std::string& reason);
+  absl::Status Undrain(const std::string& worker);
+  std::map<std::string, std::string> Drained() const;
+
   // Why a job still waits; nothing is written. Only for PENDING jobs, else ignored.
   void ExplainWait(const std::string& job_id, const std::string& reason);
 
   // In memory; cheap. `change` runs under the lock: it must not call back. What it does to id, state,
-  // reason and times does not count; the spec it leaves alone. A terminal job no longer changes.
+  // reason, hold and times does not count; the spec it leaves alone. A terminal job no longer changes.
   void UpdateProgress(const std::string& job_id,
                       const std::function<void(v1::JobStatus&)>& change);
   // Writes progress that changed since the last call, for after a restart; call it every few
@@ -87,6 +101,7 @@ class JobRegistry {
   struct Job {
     v1::JobStatus status;
     std::vector<std::string> workers;
+    std::string held_reason;
     uint64_t version = 0;  // counts changes of status and events
     bool unsaved = false;  // progress newer than the store's
   };
@@ -113,6 +128,13 @@ class JobRegistry {
   absl::StatusOr<Notices> CommitAssignment(const std::string& job_id,
                                            const std::vector<std::string>& workers)
       ABSL_LOCKS_EXCLUDED(transitions_, mutex_);
+  absl::StatusOr<Notices> CommitPlaces(const std::string& job_id,
+                                       const std::vector<std::string>& workers)
+      ABSL_LOCKS_EXCLUDED(transitions_, mutex_);
+  // Empty if it is as it was.
+  absl::StatusOr<Notices> CommitHold(const std::string& job_id, bool held,
+                                     const std::string& reason, bool& news)
+      ABSL_LOCKS_EXCLUDED(transitions_, mutex_);
   absl::StatusOr<Notices> CommitTransition(const std::string& job_id, v1::JobState to,
                                            const std::string& reason)
       ABSL_LOCKS_EXCLUDED(transitions_, mutex_);
@@ -131,6 +153,7 @@ class JobRegistry {
   absl::Mutex transitions_;
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(transitions_);
   std::map<uint64_t, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // by number
+  std::map<std::string, std::string> drained_ ABSL_GUARDED_BY(mutex_);  // why, by worker
   std::map<uint64_t, std::shared_ptr<Subscription>> subscriptions_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_subscription_ ABSL_GUARDED_BY(mutex_) = 0;
 };

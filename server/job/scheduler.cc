@@ -16,12 +16,8 @@ bool DeviceMatches(const std::string& wanted, const std::string& found) {
   return wanted.empty() || wanted == "any" || wanted == found;
 }
 
-bool LabelsMatch(const v1::WorkersSpec& wanted, const v1::Hello& worker) {
-  for (const auto& [key, value] : wanted.labels()) {
-    const auto found = worker.labels().find(key);
-    if (found == worker.labels().end() || found->second != value) return false;
-  }
-  return true;
+std::map<std::string, std::string> SortedLabels(const v1::WorkersSpec& workers) {
+  return {workers.labels().begin(), workers.labels().end()};
 }
 
 bool HasDataSet(const std::string& wanted, const v1::Hello& worker) {
@@ -45,14 +41,35 @@ std::string Needs(const v1::JobSpec& spec) {
   if (!workers.device().empty() && workers.device() != "any") {
     traits.push_back(absl::StrCat("device ", workers.device()));
   }
-  const std::map<std::string, std::string> labels(workers.labels().begin(), workers.labels().end());
-  for (const auto& [key, value] : labels) traits.push_back(absl::StrCat("label ", key, "=", value));
+  for (const auto& [key, value] : SortedLabels(workers)) traits.push_back(absl::StrCat("label ", key, "=", value));
   return absl::StrCat(workers.count(), workers.count() == 1 ? " worker" : " workers", " with ",
                       absl::StrJoin(traits, ", "));
 }
 
-// Free workers by name, and which waiting job keeps them from the jobs behind it.
+// The first of the job's wishes that the worker does not meet, as it stands in "2 without label
+// rack=7"; empty if it meets all.
+std::string Unmet(const v1::JobSpec& spec, const v1::Hello& worker) {
+  if (!HasDataSet(spec.data().name(), worker)) {
+    return absl::StrCat("without data set ", spec.data().name());
+  }
+  if (!HasArchitecture(spec.model().architecture(), worker)) {
+    return absl::StrCat("without architecture ", spec.model().architecture());
+  }
+  if (!DeviceMatches(spec.workers().device(), worker.device())) {
+    return absl::StrCat("without device ", spec.workers().device());
+  }
+  for (const auto& [key, value] : SortedLabels(spec.workers())) {
+    const auto found = worker.labels().find(key);
+    if (found == worker.labels().end() || found->second != value) {
+      return absl::StrCat("without label ", key, "=", value);
+    }
+  }
+  return "";
+}
+
+// Workers by name, those of them that are free, and which waiting job keeps them from the others.
 struct Pool {
+  std::map<std::string, const KnownWorker*> workers;
   std::map<std::string, const v1::Hello*> free;
   std::map<std::string, std::string> kept_for;
 };
@@ -78,7 +95,26 @@ Candidates FindCandidates(const v1::JobSpec& spec, const Pool& pool) {
   return candidates;
 }
 
-std::string WhyItWaits(const v1::JobSpec& spec, const Candidates& found) {
+// Why the other workers are of no use to the job: "; 1 busy, 2 without device cuda".
+std::string OtherWorkers(const v1::JobSpec& spec, const Pool& pool) {
+  if (pool.workers.empty()) return "; no worker is connected";
+  std::map<std::string, int> counts;
+  for (const auto& [name, worker] : pool.workers) {
+    const std::string unmet = Unmet(spec, worker->hello);
+    if (!unmet.empty()) {
+      ++counts[unmet];
+    } else if (worker->use == WorkerUse::kDrained) {
+      ++counts["drained"];
+    } else if (!pool.free.contains(name)) {
+      ++counts["busy"];
+    }
+  }
+  std::vector<std::string> parts;
+  for (const auto& [what, count] : counts) parts.push_back(absl::StrCat(count, " ", what));
+  return parts.empty() ? "" : absl::StrCat("; ", absl::StrJoin(parts, ", "));
+}
+
+std::string WhyItWaits(const v1::JobSpec& spec, const Candidates& found, const Pool& pool) {
   const size_t match = found.usable.size() + found.kept;
   std::string reason =
       absl::StrCat("needs ", Needs(spec), "; ", match, " free ", match == 1 ? "matches" : "match");
@@ -86,33 +122,53 @@ std::string WhyItWaits(const v1::JobSpec& spec, const Candidates& found) {
     absl::StrAppend(&reason, ", ", found.kept, " of them kept for ", *found.kept_for,
                     " before it");
   }
-  return reason;
+  return reason + OtherWorkers(spec, pool);
+}
+
+void PlanQueued(const QueuedJob& job, Pool& pool, SchedulePlan& plan) {
+  if (job.held.has_value()) {
+    plan.wait.push_back({job.job_id, *job.held});
+    return;
+  }
+  Candidates found = FindCandidates(job.spec, pool);
+  const size_t needed = job.spec.workers().count();
+  if (needed > 0 && found.usable.size() >= needed) {
+    found.usable.resize(needed);
+    for (const std::string& name : found.usable) pool.free.erase(name);
+    plan.start.push_back({job.job_id, std::move(found.usable)});
+    return;
+  }
+  for (const std::string& name : found.usable) pool.kept_for.emplace(name, job.job_id);
+  plan.wait.push_back({job.job_id, WhyItWaits(job.spec, found, pool)});
+}
+
+void PlanGrowth(const OpenJob& job, Pool& pool, SchedulePlan& plan) {
+  uint32_t left = job.open_places;
+  for (const std::string& name : FindCandidates(job.spec, pool).usable) {
+    if (left == 0) return;
+    if (job.unwanted.contains(name)) continue;
+    pool.free.erase(name);
+    plan.grow.push_back({job.job_id, name});
+    --left;
+  }
 }
 
 }  // namespace
 
 bool Matches(const v1::JobSpec& spec, const v1::Hello& worker) {
-  return DeviceMatches(spec.workers().device(), worker.device()) &&
-         LabelsMatch(spec.workers(), worker) && HasDataSet(spec.data().name(), worker) &&
-         HasArchitecture(spec.model().architecture(), worker);
+  return Unmet(spec, worker).empty();
 }
 
-SchedulePlan PlanSchedule(absl::Span<const QueuedJob> queue, absl::Span<const v1::Hello> free) {
+SchedulePlan PlanSchedule(absl::Span<const QueuedJob> queue, absl::Span<const OpenJob> open,
+                          absl::Span<const KnownWorker> workers) {
   Pool pool;
-  for (const v1::Hello& worker : free) pool.free.emplace(worker.name(), &worker);
-  SchedulePlan plan;
-  for (const QueuedJob& job : queue) {
-    Candidates found = FindCandidates(job.spec, pool);
-    const size_t needed = job.spec.workers().count();
-    if (needed > 0 && found.usable.size() >= needed) {
-      found.usable.resize(needed);
-      for (const std::string& name : found.usable) pool.free.erase(name);
-      plan.start.push_back({job.job_id, std::move(found.usable)});
-    } else {
-      for (const std::string& name : found.usable) pool.kept_for.emplace(name, job.job_id);
-      plan.wait.push_back({job.job_id, WhyItWaits(job.spec, found)});
-    }
+  for (const KnownWorker& worker : workers) {
+    pool.workers.emplace(worker.hello.name(), &worker);
+    if (worker.use == WorkerUse::kFree) pool.free.emplace(worker.hello.name(), &worker.hello);
   }
+  SchedulePlan plan;
+  for (const QueuedJob& job : queue) PlanQueued(job, pool, plan);
+  for (const OpenJob& job : open) PlanGrowth(job, pool, plan);
   return plan;
 }
 

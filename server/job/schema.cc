@@ -1,5 +1,8 @@
 #include "server/job/schema.h"
 
+#include <iterator>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
@@ -8,7 +11,11 @@ namespace {
 
 constexpr int kApplicationId = 0x54616c79;  // "Taly", in the file's header
 
-constexpr char kTables[] = R"sql(
+// What makes a file of version N of one of version N - 1, from the empty file on; never changed
+// once released.
+constexpr const char* kUpgrades[] = {
+    // 1
+    R"sql(
 CREATE TABLE jobs (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   token TEXT NOT NULL UNIQUE,
@@ -36,7 +43,27 @@ CREATE TABLE events (
   message TEXT NOT NULL,
   PRIMARY KEY (job, sequence)
 ) STRICT, WITHOUT ROWID;
-)sql";
+)sql",
+    // 2: jobs that a person holds, places that are vacant (name ''), workers that are drained
+    R"sql(
+ALTER TABLE jobs ADD COLUMN held INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN held_reason TEXT NOT NULL DEFAULT '';
+CREATE TABLE places (
+  job INTEGER NOT NULL REFERENCES jobs (number),
+  position INTEGER NOT NULL,  -- the place's index in the job
+  name TEXT NOT NULL,         -- of its worker; empty: vacant
+  PRIMARY KEY (job, position)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX one_place_each ON places (job, name) WHERE name <> '';
+INSERT INTO places (job, position, name) SELECT job, position, name FROM workers;
+DROP TABLE workers;
+CREATE TABLE drained (
+  name TEXT PRIMARY KEY,
+  reason TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql",
+};
+static_assert(std::size(kUpgrades) == kSchemaVersion);
 
 absl::Status CheckWhole(Sqlite& database, const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(const std::string found, database.Value("PRAGMA quick_check(1)"));
@@ -44,11 +71,14 @@ absl::Status CheckWhole(Sqlite& database, const std::string& path) {
   return absl::DataLossError(absl::StrCat(path, ": the database is damaged: ", found));
 }
 
-absl::Status CreateTables(Sqlite& database, int version) {
+// All the versions in one transaction: a file is never between two of them.
+absl::Status Upgrade(Sqlite& database, int from) {
   TALLY_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(database));
-  TALLY_RETURN_IF_ERROR(database.Execute(kTables));
+  for (int version = from; version < kSchemaVersion; ++version) {
+    TALLY_RETURN_IF_ERROR(database.Execute(kUpgrades[version]));
+  }
   TALLY_RETURN_IF_ERROR(database.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId,
-                                                      "; PRAGMA user_version = ", version)));
+                                                      "; PRAGMA user_version = ", kSchemaVersion)));
   return transaction.Commit();
 }
 
@@ -62,7 +92,7 @@ absl::Status SwitchToWal(Sqlite& database, const std::string& path) {
 
 }  // namespace
 
-absl::Status PrepareSchema(const std::string& path, int version) {
+absl::Status PrepareSchema(const std::string& path) {
   TALLY_ASSIGN_OR_RETURN(Sqlite database, Sqlite::Open(path));
   TALLY_ASSIGN_OR_RETURN(const std::string application, database.Value("PRAGMA application_id"));
   TALLY_ASSIGN_OR_RETURN(const std::string found, database.Value("PRAGMA user_version"));
@@ -73,14 +103,15 @@ absl::Status PrepareSchema(const std::string& path, int version) {
     return absl::DataLossError(absl::StrCat(path, ": expected Tally's job database, found the "
                                                   "database of another program"));
   }
-  if (!empty && found != absl::StrCat(version)) {
+  int version = 0;
+  if (!absl::SimpleAtoi(found, &version) || version > kSchemaVersion || (!empty && version < 1)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, ": expected schema version ", version, ", found ", found,
+        absl::StrCat(path, ": expected schema version ", kSchemaVersion, " or older, found ", found,
                      "; a newer Tally wrote it, which must also be the one to use it"));
   }
   TALLY_RETURN_IF_ERROR(CheckWhole(database, path));
   TALLY_RETURN_IF_ERROR(SwitchToWal(database, path));
-  return empty ? CreateTables(database, version) : absl::OkStatus();
+  return version == kSchemaVersion ? absl::OkStatus() : Upgrade(database, version);
 }
 
 absl::StatusOr<Sqlite> Connect(const std::string& path, SqliteSync sync) {

@@ -13,9 +13,12 @@ enum class SqliteSync {
   kNormal,  // the last ones may not, but the file stays whole
 };
 
-// Checks the file and makes its tables if it has none. FAILED_PRECONDITION for a version above
-// `version`, DATA_LOSS for a damaged file and for a database of another program.
-absl::Status PrepareSchema(const std::string& path, int version);
+// Of the tables in the file.
+inline constexpr int kSchemaVersion = 2;
+
+// Checks the file, and makes its tables if it has none or older ones. FAILED_PRECONDITION for a
+// version above kSchemaVersion, DATA_LOSS for a damaged file and for a database of another program.
+absl::Status PrepareSchema(const std::string& path);
 // For a file that PrepareSchema has seen.
 absl::StatusOr<Sqlite> Connect(const std::string& path, SqliteSync sync);
 

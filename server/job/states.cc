@@ -79,10 +79,12 @@ bool HoldsWorkers(v1::JobState state) {
 absl::Status CheckTransition(v1::JobState from, v1::JobState to) {
   const JobStateRow* row = FindRow(from);
   if (row != nullptr && (from == to || Contains(row->next, to))) return absl::OkStatus();
+  if (IsTerminal(from)) {
+    return absl::FailedPreconditionError(absl::StrCat("the job has ended: ", JobStateName(from)));
+  }
   return absl::FailedPreconditionError(absl::StrCat("expected a state that may follow ",
                                                     JobStateName(from), ", found ",
-                                                    JobStateName(to),
-                                                    IsTerminal(from) ? "; the job has ended" : ""));
+                                                    JobStateName(to)));
 }
 
 }  // namespace tally

@@ -90,6 +90,8 @@ absl::StatusOr<StoredJob> JobOfRow(const SqliteStatement& row) {
   job.status.set_submitted_at(row.Double(4));
   job.status.set_started_at(row.Double(5));
   job.status.set_finished_at(row.Double(7));
+  job.status.set_held(row.Uint64(8) != 0);
+  job.held_reason = std::string(row.Bytes(9));
   return job;
 }
 
@@ -114,6 +116,10 @@ struct JobStore::Statements {
   SqliteStatement find_token;
   SqliteStatement load;
   SqliteStatement save_state;
+  SqliteStatement save_hold;
+  SqliteStatement load_drained;
+  SqliteStatement add_drained;
+  SqliteStatement remove_drained;
   SqliteStatement save_progress;
   SqliteStatement add_worker;
   SqliteStatement remove_workers;
@@ -140,7 +146,7 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& stat
   }
   TALLY_RETURN_IF_ERROR(WithContext(lock.status(), "state_dir"));
   const std::string path = absl::StrCat(state_dir, "/tally.db");
-  TALLY_RETURN_IF_ERROR(PrepareSchema(path, kSchemaVersion));
+  TALLY_RETURN_IF_ERROR(PrepareSchema(path));
   TALLY_ASSIGN_OR_RETURN(Sqlite synced, Connect(path, SqliteSync::kFull));
   TALLY_ASSIGN_OR_RETURN(Sqlite relaxed, Connect(path, SqliteSync::kNormal));
   std::unique_ptr<JobStore> store(
@@ -163,16 +169,20 @@ absl::Status JobStore::Prepare() {
        "VALUES (?, ?, 'PENDING', '', ?, 0, 0, x'')"},
       {&synced_, &to.find_token, "SELECT number, spec FROM jobs WHERE token = ?"},
       {&synced_, &to.load,
-       "SELECT number, spec, state, reason, submitted, started, summary, finished FROM jobs "
-       "ORDER BY number"},
+       "SELECT number, spec, state, reason, submitted, started, summary, finished, held, "
+       "held_reason FROM jobs ORDER BY number"},
       {&synced_, &to.save_state,
-       "UPDATE jobs SET state = ?, reason = ?, started = ?, finished = ?, summary = ? "
+       "UPDATE jobs SET state = ?, reason = ?, started = ?, finished = ?, summary = ?, held = ? "
        "WHERE number = ?"},
+      {&synced_, &to.save_hold, "UPDATE jobs SET held = ?, held_reason = ? WHERE number = ?"},
+      {&synced_, &to.load_drained, "SELECT name, reason FROM drained"},
+      {&synced_, &to.add_drained, "INSERT OR REPLACE INTO drained (name, reason) VALUES (?, ?)"},
+      {&synced_, &to.remove_drained, "DELETE FROM drained WHERE name = ?"},
       {&relaxed_, &to.save_progress,
        "UPDATE jobs SET summary = ? WHERE number = ? AND finished = 0"},
-      {&synced_, &to.add_worker, "INSERT INTO workers (job, position, name) VALUES (?, ?, ?)"},
-      {&synced_, &to.remove_workers, "DELETE FROM workers WHERE job = ?"},
-      {&synced_, &to.load_workers, "SELECT job, name FROM workers ORDER BY job, position"},
+      {&synced_, &to.add_worker, "INSERT INTO places (job, position, name) VALUES (?, ?, ?)"},
+      {&synced_, &to.remove_workers, "DELETE FROM places WHERE job = ?"},
+      {&synced_, &to.load_workers, "SELECT job, name FROM places ORDER BY job, position"},
       {&relaxed_, &to.add_event,
        "INSERT INTO events (job, sequence, time, level, worker, message) SELECT ?1, "
        "COALESCE(MAX(sequence), 0) + 1, ?2, ?3, ?4, ?5 FROM events WHERE job = ?1 "
@@ -252,10 +262,15 @@ absl::Status JobStore::WriteState(const v1::JobStatus& status) {
                             .Bind(3, status.started_at())
                             .Bind(4, status.finished_at())
                             .BindBlob(5, SummaryOf(status))
-                            .Bind(6, number)
+                            .Bind(6, uint64_t{status.held()})
+                            .Bind(7, number)
                             .Run());
+  return CheckChanged(status.job_id());
+}
+
+absl::Status JobStore::CheckChanged(const std::string& job_id) {
   if (synced_.Changes() == 1) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat(status.job_id(), ": no such job"));
+  return absl::NotFoundError(absl::StrCat(job_id, ": no such job"));
 }
 
 absl::Status JobStore::WriteWorkers(uint64_t number, const std::vector<std::string>& workers) {
@@ -288,6 +303,38 @@ absl::Status JobStore::SaveAssignment(const v1::JobStatus& status,
   TALLY_RETURN_IF_ERROR(transaction.Commit());
   FaultPoint("store.after_commit");
   return absl::OkStatus();
+}
+
+absl::Status JobStore::SaveHold(const std::string& job_id, bool held, const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  TALLY_ASSIGN_OR_RETURN(const uint64_t number, JobNumberOf(job_id));
+  TALLY_RETURN_IF_ERROR(statements_->save_hold.Bind(1, uint64_t{held})
+                            .BindText(2, reason)
+                            .Bind(3, number)
+                            .Run());
+  return CheckChanged(job_id);
+}
+
+absl::StatusOr<std::map<std::string, std::string>> JobStore::LoadDrained() {
+  absl::MutexLock lock(&mutex_);
+  SqliteStatement& load = statements_->load_drained;
+  const SqliteScope scope(load);
+  std::map<std::string, std::string> drained;
+  for (;;) {
+    TALLY_ASSIGN_OR_RETURN(const bool found, load.Step());
+    if (!found) return drained;
+    drained.emplace(load.Bytes(0), load.Bytes(1));
+  }
+}
+
+absl::Status JobStore::AddDrained(const std::string& worker, const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  return statements_->add_drained.BindText(1, worker).BindText(2, reason).Run();
+}
+
+absl::Status JobStore::RemoveDrained(const std::string& worker) {
+  absl::MutexLock lock(&mutex_);
+  return statements_->remove_drained.BindText(1, worker).Run();
 }
 
 absl::Status JobStore::SaveProgress(const v1::JobStatus& status) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct StoredJob {
   // As last saved. Id, spec, state, reason and times are always those of the last change; the rest
   // is from the last SaveProgress or state change.
   v1::JobStatus status;
-  std::vector<std::string> workers;  // names by index; empty while PENDING
+  std::vector<std::string> workers;  // names by index, "" for a vacant place; empty while PENDING
+  std::string held_reason;           // of status.held
 };
 
 // Thread-safe.
@@ -31,8 +33,6 @@ class JobStore {
  public:
   // Newest lines of a job's log that are kept.
   static constexpr uint64_t kEventsPerJob = 10'000;
-  // Of the tables in the file; a file of a newer version is refused.
-  static constexpr int kSchemaVersion = 1;
 
   // Makes the folder and the file if absent. FAILED_PRECONDITION: another server holds the folder,
   // or the file is of a newer version. DATA_LOSS: it is damaged, or no database of ours.
@@ -49,11 +49,19 @@ class JobStore {
   // By number, oldest first.
   absl::StatusOr<std::vector<StoredJob>> Load();
 
-  // State, reason, times and summary of `status`. NOT_FOUND for a job that is none.
+  // State, reason, times, hold and summary of `status`. NOT_FOUND for a job that is none.
   absl::Status SaveState(const v1::JobStatus& status);
   // The same, and the job's workers by index, in one transaction.
   absl::Status SaveAssignment(const v1::JobStatus& status,
                               const std::vector<std::string>& workers);
+  // Whether a person holds the job, and why.
+  absl::Status SaveHold(const std::string& job_id, bool held, const std::string& reason);
+
+  // Workers that get no new job, and why.
+  absl::StatusOr<std::map<std::string, std::string>> LoadDrained();
+  absl::Status AddDrained(const std::string& worker, const std::string& reason);
+  absl::Status RemoveDrained(const std::string& worker);
+
   // The summary alone, unless the stored state is terminal.
   absl::Status SaveProgress(const v1::JobStatus& status);
 
@@ -69,6 +77,7 @@ class JobStore {
   JobStore(FileLock lock, Sqlite synced, Sqlite relaxed);
   absl::Status Prepare();
   absl::Status WriteState(const v1::JobStatus& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckChanged(const std::string& job_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteWorkers(uint64_t number, const std::vector<std::string>& workers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LoadWorkers(std::vector<StoredJob>& jobs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

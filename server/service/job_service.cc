@@ -96,7 +96,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
 
 grpc::ServerWriteReactor<v1::JobStatus>* JobServiceImpl::WatchJob(
     grpc::CallbackServerContext*, const v1::WatchJobRequest* request) {
-  return WatchStream::Serve(registry_, request->job_id());
+  return WatchStream::Serve(registry_, request->job_id(), streams_);
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext* context,
@@ -106,9 +106,21 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
   return AnswerWith(context, supervisor_->Cancel(request->job_id(), reason), response);
 }
 
+grpc::ServerUnaryReactor* JobServiceImpl::PauseJob(grpc::CallbackServerContext* context,
+                                                   const v1::PauseJobRequest* request,
+                                                   v1::JobStatus* response) {
+  return AnswerWith(context, supervisor_->Pause(request->job_id(), request->reason()), response);
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ResumeJob(grpc::CallbackServerContext* context,
+                                                    const v1::ResumeJobRequest* request,
+                                                    v1::JobStatus* response) {
+  return AnswerWith(context, supervisor_->Resume(request->job_id()), response);
+}
+
 grpc::ServerWriteReactor<v1::JobEvent>* JobServiceImpl::GetLogs(
     grpc::CallbackServerContext*, const v1::GetLogsRequest* request) {
-  return LogStream::Serve(registry_, *request);
+  return LogStream::Serve(registry_, *request, streams_);
 }
 
 grpc::ServerReadReactor<v1::UploadModelRequest>* JobServiceImpl::UploadModel(
@@ -129,6 +141,18 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListWorkers(grpc::CallbackServerContex
     *response->add_workers() = std::move(worker);
   }
   return Answer(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::DrainWorker(grpc::CallbackServerContext* context,
+                                                      const v1::DrainWorkerRequest* request,
+                                                      v1::WorkerInfo* response) {
+  return AnswerWith(context, supervisor_->Drain(request->name(), request->reason()), response);
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::UndrainWorker(grpc::CallbackServerContext* context,
+                                                        const v1::UndrainWorkerRequest* request,
+                                                        v1::WorkerInfo* response) {
+  return AnswerWith(context, supervisor_->Undrain(request->name()), response);
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::GetVersion(grpc::CallbackServerContext* context,

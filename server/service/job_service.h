@@ -5,6 +5,7 @@
 
 #include "proto/tally/v1/control.grpc.pb.h"
 #include "server/job/registry.h"
+#include "server/service/open_streams.h"
 #include "server/supervisor/supervisor.h"
 
 namespace tally {
@@ -13,10 +14,11 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
   // All outlive the service. `status_address` is empty when the HTTP endpoint is off.
   JobServiceImpl(Supervisor* supervisor, JobRegistry* registry, ModelStore* models,
-                 std::string status_address)
+                 OpenStreams* streams, std::string status_address)
       : supervisor_(supervisor),
         registry_(registry),
         models_(models),
+        streams_(streams),
         status_address_(std::move(status_address)) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
@@ -33,6 +35,12 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::JobStatus* response) override;
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context,
+                                     const v1::PauseJobRequest* request,
+                                     v1::JobStatus* response) override;
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
+                                      const v1::ResumeJobRequest* request,
+                                      v1::JobStatus* response) override;
   grpc::ServerWriteReactor<v1::JobEvent>* GetLogs(grpc::CallbackServerContext* context,
                                                   const v1::GetLogsRequest* request) override;
   grpc::ServerReadReactor<v1::UploadModelRequest>* UploadModel(
@@ -42,6 +50,12 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
                                         const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override;
+  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
+                                        const v1::DrainWorkerRequest* request,
+                                        v1::WorkerInfo* response) override;
+  grpc::ServerUnaryReactor* UndrainWorker(grpc::CallbackServerContext* context,
+                                          const v1::UndrainWorkerRequest* request,
+                                          v1::WorkerInfo* response) override;
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const v1::GetVersionRequest* request,
                                        v1::GetVersionResponse* response) override;
@@ -50,6 +64,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   Supervisor* const supervisor_;
   JobRegistry* const registry_;
   ModelStore* const models_;
+  OpenStreams* const streams_;
   const std::string status_address_;
 };
 

@@ -10,13 +10,16 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/support/server_callback.h"
 #include "grpcpp/support/status.h"
+#include "server/service/open_streams.h"
 
 namespace tally {
 
 // Reactor is grpc::ServerWriteReactor<Message> or a grpc::ServerBidiReactor that writes Message.
 // Lives until gRPC is done with it and nobody else holds it.
 template <typename Reactor, typename Message>
-class PullStream : public Reactor, public std::enable_shared_from_this<PullStream<Reactor, Message>> {
+class PullStream : public Reactor,
+                   public EndableStream,
+                   public std::enable_shared_from_this<PullStream<Reactor, Message>> {
  public:
   // Neither set: nothing for now; somebody will call Wake.
   struct Pulled {
@@ -24,11 +27,15 @@ class PullStream : public Reactor, public std::enable_shared_from_this<PullStrea
     std::optional<grpc::Status> finish;
   };
 
-  // Hands the object to gRPC, which keeps it until OnDone.
-  static Reactor* Start(std::shared_ptr<PullStream> stream) {
+  // Hands the object to gRPC, which keeps it until OnDone. `streams`, for one without an end of its
+  // own, outlives the stream.
+  static Reactor* Start(std::shared_ptr<PullStream> stream, OpenStreams* streams = nullptr) {
     stream->self_ = stream;
+    if (streams != nullptr) streams->Add(stream);
     return stream.get();
   }
+
+  void End(const grpc::Status& status) final { FinishWith(status); }
 
   // There may be something to pull. Any thread; no lock may be held that Pull takes.
   void Wake() {

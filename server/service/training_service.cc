@@ -5,6 +5,7 @@
 
 #include "server/service/exchange_stream.h"
 #include "server/service/file_stream.h"
+#include "server/service/peer.h"
 #include "server/service/session_stream.h"
 
 namespace tally {
@@ -13,15 +14,15 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* TrainingServiceImpl
     grpc::CallbackServerContext*) {
   auto stream = std::make_shared<ExchangeStream>(
       [this](const std::string& job_id) { return supervisor_->FindRun(job_id); });
-  auto* reactor = ExchangeStream::Start(stream);
+  auto* reactor = ExchangeStream::Start(stream, streams_);
   stream->BeginReading();
   return reactor;
 }
 
 grpc::ServerBidiReactor<v1::SessionUp, v1::SessionDown>* TrainingServiceImpl::Session(
     grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<SessionStream>(supervisor_, context->peer());
-  auto* reactor = SessionStream::Start(stream);
+  auto stream = std::make_shared<SessionStream>(supervisor_, AddressOfPeer(context->peer()));
+  auto* reactor = SessionStream::Start(stream, streams_);
   stream->BeginReading();
   return reactor;
 }

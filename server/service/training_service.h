@@ -2,6 +2,7 @@
 #pragma once
 
 #include "proto/tally/v1/training.grpc.pb.h"
+#include "server/service/open_streams.h"
 #include "server/supervisor/supervisor.h"
 
 namespace tally {
@@ -13,9 +14,9 @@ using TrainingServiceBase = v1::TrainingService::WithRawCallbackMethod_Exchange<
 
 class TrainingServiceImpl final : public TrainingServiceBase {
  public:
-  // Both outlive the service.
-  TrainingServiceImpl(Supervisor* supervisor, ModelStore* models)
-      : supervisor_(supervisor), models_(models) {}
+  // All outlive the service.
+  TrainingServiceImpl(Supervisor* supervisor, ModelStore* models, OpenStreams* streams)
+      : supervisor_(supervisor), models_(models), streams_(streams) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Exchange(
       grpc::CallbackServerContext* context) override;
@@ -27,6 +28,7 @@ class TrainingServiceImpl final : public TrainingServiceBase {
  private:
   Supervisor* const supervisor_;
   ModelStore* const models_;
+  OpenStreams* const streams_;
 };
 
 }  // namespace tally

@@ -8,9 +8,10 @@
 namespace tally {
 
 grpc::ServerWriteReactor<v1::JobStatus>* WatchStream::Serve(JobRegistry* registry,
-                                                            const std::string& job_id) {
+                                                            const std::string& job_id,
+                                                            OpenStreams* streams) {
   std::shared_ptr<WatchStream> stream(new WatchStream(registry));
-  grpc::ServerWriteReactor<v1::JobStatus>* reactor = Start(stream);
+  grpc::ServerWriteReactor<v1::JobStatus>* reactor = Start(stream, streams);
   const std::weak_ptr<PullStream> weak = stream;
   const absl::StatusOr<uint64_t> subscribed =
       registry->Subscribe(job_id, Interest::kStatus, [weak](const v1::JobStatus& status) {
@@ -54,9 +55,10 @@ void WatchStream::Ended() {
 }
 
 grpc::ServerWriteReactor<v1::JobEvent>* LogStream::Serve(JobRegistry* registry,
-                                                         const v1::GetLogsRequest& request) {
+                                                         const v1::GetLogsRequest& request,
+                                                         OpenStreams* streams) {
   std::shared_ptr<LogStream> stream(new LogStream(registry, request));
-  grpc::ServerWriteReactor<v1::JobEvent>* reactor = Start(stream);
+  grpc::ServerWriteReactor<v1::JobEvent>* reactor = Start(stream, streams);
   const std::weak_ptr<PullStream> weak = stream;
   const absl::StatusOr<uint64_t> subscribed = registry->Subscribe(
       request.job_id(), Interest::kStatusAndEvents, [weak](const v1::JobStatus&) {

@@ -19,7 +19,8 @@ class WatchStream final
     : public PullStream<grpc::ServerWriteReactor<v1::JobStatus>, v1::JobStatus> {
  public:
   static grpc::ServerWriteReactor<v1::JobStatus>* Serve(JobRegistry* registry,
-                                                        const std::string& job_id);
+                                                        const std::string& job_id,
+                                                        OpenStreams* streams);
   void OnCancel() override { FinishWith(grpc::Status::CANCELLED); }
 
  private:
@@ -39,7 +40,8 @@ class WatchStream final
 class LogStream final : public PullStream<grpc::ServerWriteReactor<v1::JobEvent>, v1::JobEvent> {
  public:
   static grpc::ServerWriteReactor<v1::JobEvent>* Serve(JobRegistry* registry,
-                                                       const v1::GetLogsRequest& request);
+                                                       const v1::GetLogsRequest& request,
+                                                       OpenStreams* streams);
   void OnCancel() override { FinishWith(grpc::Status::CANCELLED); }
 
  private:

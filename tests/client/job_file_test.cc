@@ -37,6 +37,8 @@ TEST_F(JobFileTest, FillsDefaults) {
   EXPECT_EQ(spec.method().beta2(), 0.99);
   EXPECT_EQ(spec.workers().quorum(), 2u);
   EXPECT_EQ(spec.workers().minimum(), 2u);
+  EXPECT_EQ(spec.workers().max(), 2u);
+  EXPECT_EQ(spec.workers().replace_after_ms(), 0u);
   EXPECT_EQ(spec.workers().round_deadline_ms(), 60'000u);
   EXPECT_EQ(spec.workers().pause_limit_ms(), 600'000u);
   EXPECT_EQ(spec.learning_rate().schedule(), "constant");
@@ -54,8 +56,8 @@ method: {name: global_adamw, beta1: 0.8, beta2: 0.95, epsilon: 1e-6, weight_deca
 learning_rate: {schedule: cosine, peak: 0.5, final: 0.1, warmup_rounds: 3}
 rounds: 11
 batch_size: 5
-workers: {count: 4, quorum: 3, minimum: 2, round_deadline: 250ms, pause_limit: 1h, device: cuda,
-          labels: {rack: a}}
+workers: {count: 4, quorum: 3, minimum: 2, max: 6, round_deadline: 250ms, pause_limit: 1h,
+          replace_after: 2m, device: cuda, labels: {rack: a}}
 evaluate_every: 1
 digest_every: 2
 snapshot_every: 3
@@ -70,6 +72,8 @@ chunk_elements: 64
   EXPECT_EQ(spec.method().aggregation(), "");
   EXPECT_EQ(spec.learning_rate().final(), 0.1);
   EXPECT_EQ(spec.learning_rate().warmup_rounds(), 3u);
+  EXPECT_EQ(spec.workers().max(), 6u);
+  EXPECT_EQ(spec.workers().replace_after_ms(), 120'000u);
   EXPECT_EQ(spec.workers().round_deadline_ms(), 250u);
   EXPECT_EQ(spec.workers().pause_limit_ms(), 3'600'000u);
   EXPECT_EQ(spec.workers().labels().at("rack"), "a");
@@ -147,6 +151,19 @@ TEST_F(JobFileTest, OtherBadInput) {
               StatusIs(kInvalid, HasSubstr(":5: learning_rate.peak: ")));
   EXPECT_THAT(Read(absl::StrReplaceAll(kJobYaml, {{"count: 2", "count: 4294967298"}})),
               StatusIs(kInvalid, HasSubstr(":8: workers.count: ")));
+}
+
+TEST_F(JobFileTest, RangesAreWhatPeopleCouldMean) {
+  const auto with = [](const char* workers) {
+    return absl::StrReplaceAll(kJobYaml, {{"{count: 2}", workers}});
+  };
+  EXPECT_THAT(Read(with("{count: -1}")),
+              StatusIs(kInvalid, HasSubstr("workers.count: expected an integer from 1 to 255")));
+  EXPECT_THAT(Read(with("{count: 2, quorum: 3, max: 1, replace_after: 8d}")),
+              StatusIs(kInvalid, AllOf(HasSubstr("workers.quorum: expected 1 to count, 2"),
+                                       HasSubstr("workers.max: expected count, 2, to 255 workers"),
+                                       HasSubstr("workers.replace_after: "))));
+  EXPECT_THAT(Read(with("{count: 2, max: 0}")), StatusIs(kInvalid, HasSubstr("workers.max: ")));
 }
 
 TEST_F(JobFileTest, TheDemosJobIsValid) {

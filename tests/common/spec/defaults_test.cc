@@ -12,12 +12,14 @@ TEST(WithDefaults, QuorumFollowsCountAndMinimumFollowsQuorum) {
   spec.mutable_workers()->set_count(5);
   EXPECT_EQ(WithDefaults(spec).workers().quorum(), 5u);
   EXPECT_EQ(WithDefaults(spec).workers().minimum(), 5u);
+  EXPECT_EQ(WithDefaults(spec).workers().max(), 5u);
   spec.mutable_workers()->set_quorum(3);
   EXPECT_EQ(WithDefaults(spec).workers().minimum(), 3u);
 }
 
 TEST(WithDefaults, LeavesWhatIsSet) {
-  const v1::JobSpec spec = testing::ValidSpec();
+  v1::JobSpec spec = testing::ValidSpec();
+  spec.mutable_workers()->set_max(7);
   EXPECT_EQ(WithDefaults(spec).SerializeAsString(), spec.SerializeAsString());
 }
 

@@ -29,6 +29,9 @@ TEST(ServerConfig, Defaults) {
   EXPECT_FALSE(config.tls.enabled());
   EXPECT_EQ(config.heartbeat, absl::Seconds(5));
   EXPECT_FALSE(config.strict_durability);
+  EXPECT_EQ(config.keep.keep_rounds, std::nullopt);
+  EXPECT_EQ(config.keep.segment_bytes, uint64_t{256} << 20);
+  EXPECT_EQ(config.keep.keep_snapshots, 3u);
   EXPECT_EQ(config.log.level, "info");
   EXPECT_EQ(config.log.format, "text");
 }
@@ -45,6 +48,8 @@ tls:
   client_ca: workers.pem
 heartbeat: 500ms
 durability: strict
+ledger: {keep_rounds: 1000, segment: 64KiB}
+snapshots: {keep: all}
 log: {level: debug, format: json}
 )"));
   EXPECT_EQ(config.listen.ToString(), "[::1]:0");
@@ -54,6 +59,9 @@ log: {level: debug, format: json}
   EXPECT_EQ(config.tls.ca, "workers.pem");
   EXPECT_EQ(config.heartbeat, absl::Milliseconds(500));
   EXPECT_TRUE(config.strict_durability);
+  EXPECT_EQ(config.keep.keep_rounds, 1000u);
+  EXPECT_EQ(config.keep.segment_bytes, uint64_t{64} << 10);
+  EXPECT_EQ(config.keep.keep_snapshots, std::nullopt);
   EXPECT_EQ(config.log.level, "debug");
   EXPECT_EQ(config.log.format, "json");
 }
@@ -61,7 +69,8 @@ log: {level: debug, format: json}
 TEST(ServerConfig, ResolvedReadsBackAsTheSame) {
   TALLY_ASSERT_OK_AND_ASSIGN(const ServerConfig first, Parse("state_dir: s\nheartbeat: 2s\n"));
   EXPECT_THAT(first.resolved, AllOf(HasSubstr("listen: \"127.0.0.1:7070\""),
-                                    HasSubstr("durability: relaxed"), HasSubstr("heartbeat: 2s")));
+                                    HasSubstr("durability: relaxed"), HasSubstr("heartbeat: 2s"),
+                                    HasSubstr("keep_rounds: all"), HasSubstr("segment: 256MiB")));
   TALLY_ASSERT_OK_AND_ASSIGN(const ServerConfig second, Parse(first.resolved));
   EXPECT_EQ(second.resolved, first.resolved);
 }
@@ -138,6 +147,29 @@ TEST(ServerConfig, HeartbeatRange) {
                 StatusIs(kInvalid, HasSubstr("heartbeat: ")))
         << bad;
   }
+}
+
+TEST(ServerConfig, WhatIsKeptHasRanges) {
+  for (const char* bad : {"ledger: {keep_rounds: 0}", "ledger: {keep_rounds: some}",
+                          "ledger: {segment: 63KiB}", "ledger: {segment: 2TiB}",
+                          "ledger: {segment: 1048576}", "snapshots: {keep: 0}",
+                          "snapshots: {keep: 1.5}"}) {
+    EXPECT_THAT(Parse(absl::StrCat("state_dir: s\n", bad, "\n")),
+                StatusIs(kInvalid, HasSubstr("server.yaml:2: ")))
+        << bad;
+  }
+}
+
+TEST(ServerConfig, FilesAreReadOnDemandAndAllTheirProblemsShown) {
+  const std::string text =
+      "state_dir: s\nheartbeat: 5\ntls:\n  certificate: /none/c.pem\n  key: /none/k.pem\n"
+      "  client_ca: /none/ca.pem\n";
+  EXPECT_THAT(ParseServerConfig(text, "server.yaml", ServerFiles::kRead),
+              StatusIs(kInvalid, AllOf(HasSubstr("server.yaml:2: heartbeat: "),
+                                       HasSubstr("server.yaml:4: tls.certificate: "),
+                                       HasSubstr("server.yaml:5: tls.key: "),
+                                       HasSubstr("server.yaml:6: tls.client_ca: "))));
+  EXPECT_THAT(Parse(text), StatusIs(kInvalid, Not(HasSubstr("tls"))));
 }
 
 TEST(ServerConfig, MissingFileIsNamed) {

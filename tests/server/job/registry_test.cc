@@ -141,7 +141,7 @@ TEST_F(RegistryTest, CancelDuringDispatch) {
   TALLY_ASSERT_OK(registry_->Assign("job-2", {"w1"}));
   TALLY_ASSERT_OK(registry_->Transition("job-2", v1::CANCELLED, "by request"));
   EXPECT_THAT(registry_->Transition("job-2", v1::RUNNING, "late"),
-              StatusIs(kRefused, HasSubstr("the job has ended")));
+              StatusIs(kRefused, HasSubstr("job-2 has ended: CANCELLED")));
   Restart();
   EXPECT_EQ(Get("job-1").state(), v1::CANCELLED);
   EXPECT_EQ(Get("job-2").state(), v1::CANCELLED);
@@ -190,6 +190,72 @@ TEST_F(RegistryTest, RepeatedStateChangesOnlyTheReason) {
   EXPECT_EQ(Get("job-1").reason(), "0 of 1 workers ready");
 }
 
+TEST_F(RegistryTest, HeldJobsStayHeldAlsoAfterARestart) {
+  Submit("a");
+  Submit("b");
+  EXPECT_TRUE(*registry_->Hold("job-1", "lunch"));
+  EXPECT_FALSE(*registry_->Hold("job-1", "")) << "no news";
+  EXPECT_EQ(Get("job-1").state(), v1::PENDING);
+  EXPECT_EQ(Get("job-1").reason(), "held by a person: lunch");
+  TALLY_ASSERT_OK(registry_->Assign("job-2", {"w1"}));
+  TALLY_ASSERT_OK(registry_->Transition("job-2", v1::RUNNING, ""));
+  EXPECT_TRUE(*registry_->Hold("job-2", ""));
+  registry_->UpdateProgress("job-2", [](v1::JobStatus& status) { status.set_held(false); });
+  Restart();
+  EXPECT_TRUE(Get("job-1").held());
+  EXPECT_TRUE(Get("job-2").held());
+  EXPECT_EQ(registry_->Queue()[0].held, "held by a person: lunch");
+  EXPECT_TRUE(*registry_->Unhold("job-1"));
+  EXPECT_FALSE(*registry_->Unhold("job-1"));
+  EXPECT_EQ(registry_->Queue()[0].held, std::nullopt);
+  Restart();
+  EXPECT_FALSE(Get("job-1").held());
+}
+
+TEST_F(RegistryTest, HoldingWhatIsDoneIsRefused) {
+  Submit("a");
+  TALLY_ASSERT_OK(registry_->Assign("job-1", {"w1"}));
+  EXPECT_TRUE(*registry_->Hold("job-1", ""));
+  TALLY_ASSERT_OK(registry_->Transition("job-1", v1::FINALIZING, ""));
+  EXPECT_FALSE(Get("job-1").held());
+  EXPECT_THAT(registry_->Hold("job-1", ""),
+              StatusIs(kRefused, HasSubstr("job-1 is FINALIZING: its rounds are done")));
+  EXPECT_FALSE(*registry_->Unhold("job-1"));
+  TALLY_ASSERT_OK(registry_->Transition("job-1", v1::SUCCEEDED, ""));
+  EXPECT_THAT(registry_->Hold("job-1", ""),
+              StatusIs(kRefused, HasSubstr("job-1 has ended: SUCCEEDED")));
+  EXPECT_THAT(registry_->Unhold("job-1"),
+              StatusIs(kRefused, HasSubstr("job-1 has ended: SUCCEEDED")));
+  EXPECT_THAT(registry_->Transition("job-1", v1::CANCELLED, ""),
+              StatusIs(kRefused, HasSubstr("job-1 has ended: SUCCEEDED")));
+}
+
+TEST_F(RegistryTest, PlacesKeepWhatTheyHaveDone) {
+  Submit("a");
+  EXPECT_THAT(registry_->SetPlaces("job-1", {"w1"}), StatusIs(kRefused, HasSubstr("PENDING")));
+  TALLY_ASSERT_OK(registry_->Assign("job-1", {"w1", "w2"}));
+  registry_->UpdateProgress("job-1", [](v1::JobStatus& status) {
+    status.mutable_workers(1)->set_contributions(7);
+  });
+  TALLY_ASSERT_OK(registry_->SetPlaces("job-1", {"w1", ""}));
+  TALLY_ASSERT_OK(registry_->SetPlaces("job-1", {"w1", "w3", "w4"}));
+  Restart();
+  EXPECT_THAT(registry_->Unfinished()[0].workers, ElementsAre("w1", "w3", "w4"));
+  const v1::JobStatus status = Get("job-1");
+  ASSERT_EQ(status.workers_size(), 3);
+  EXPECT_EQ(status.workers(1).name(), "w3");
+  EXPECT_EQ(status.workers(1).contributions(), 7u);
+  EXPECT_EQ(status.workers(2).index(), 2u);
+}
+
+TEST_F(RegistryTest, DrainedWorkersStayDrainedAlsoAfterARestart) {
+  TALLY_ASSERT_OK(registry_->Drain("w1", "disk"));
+  TALLY_ASSERT_OK(registry_->Drain("w2", ""));
+  TALLY_ASSERT_OK(registry_->Undrain("w2"));
+  Restart();
+  EXPECT_THAT(registry_->Drained(), ElementsAre(std::make_pair("w1", "disk")));
+}
+
 TEST_F(RegistryTest, UnknownJob) {
   const auto not_found = StatusIs(absl::StatusCode::kNotFound, HasSubstr("job-5: no such job"));
   EXPECT_THAT(registry_->Get("job-5"), not_found);
@@ -236,9 +302,9 @@ TEST_F(RegistryTest, RestartFindsWhatWasUnfinished) {
   Restart();
   const auto unfinished = registry_->Unfinished();
   ASSERT_EQ(unfinished.size(), 2u);
-  EXPECT_EQ(unfinished[0].job_id, "job-1");
-  EXPECT_EQ(unfinished[0].state, v1::RUNNING);
-  EXPECT_EQ(unfinished[0].spec.name(), "fashion");
+  EXPECT_EQ(unfinished[0].status.job_id(), "job-1");
+  EXPECT_EQ(unfinished[0].status.state(), v1::RUNNING);
+  EXPECT_EQ(unfinished[0].status.spec().name(), "fashion");
   EXPECT_THAT(unfinished[0].workers, ElementsAre("w1", "w2"));
   EXPECT_THAT(unfinished[1].workers, ElementsAre("w3"));
   EXPECT_EQ(Get("job-1").round(), 40u);

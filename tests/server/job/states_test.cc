@@ -64,8 +64,9 @@ TEST(States, EveryPair) {
 
 TEST(States, LateRunningAfterCancelledIsRefusedByName) {
   EXPECT_THAT(CheckTransition(v1::CANCELLED, v1::RUNNING),
-              StatusIs(kRefused, AllOf(HasSubstr("CANCELLED"), HasSubstr("RUNNING"),
-                                       HasSubstr("the job has ended"))));
+              StatusIs(kRefused, HasSubstr("the job has ended: CANCELLED")));
+  EXPECT_THAT(CheckTransition(v1::PENDING, v1::RUNNING),
+              StatusIs(kRefused, AllOf(HasSubstr("PENDING"), HasSubstr("RUNNING"))));
 }
 
 TEST(States, UnknownStatesAreRefused) {

@@ -240,13 +240,78 @@ TEST(Store, NewerSchemaIsRefusedAndLeftAlone) {
   OpenStore(folder);
   {
     TALLY_ASSERT_OK_AND_ASSIGN(Sqlite database, Sqlite::Open(folder.File("tally.db")));
-    TALLY_ASSERT_OK(database.Execute("PRAGMA user_version = 2"));
+    TALLY_ASSERT_OK(database.Execute("PRAGMA user_version = 3"));
   }
   EXPECT_THAT(JobStore::Open(folder.path()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("tally.db"), HasSubstr("expected schema version 1, found 2"))));
+                       AllOf(HasSubstr("tally.db"), HasSubstr("expected schema version 2 or older, found 3"))));
   TALLY_ASSERT_OK_AND_ASSIGN(Sqlite database, Sqlite::Open(folder.File("tally.db")));
-  EXPECT_EQ(*database.Value("PRAGMA user_version"), "2");
+  EXPECT_EQ(*database.Value("PRAGMA user_version"), "3");
+}
+
+// As the first version wrote it.
+constexpr char kVersion1[] = R"sql(
+CREATE TABLE jobs (number INTEGER PRIMARY KEY AUTOINCREMENT, token TEXT NOT NULL UNIQUE,
+  spec BLOB NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, submitted REAL NOT NULL,
+  started REAL NOT NULL, finished REAL NOT NULL, summary BLOB NOT NULL) STRICT;
+CREATE TABLE workers (job INTEGER NOT NULL REFERENCES jobs (number), position INTEGER NOT NULL,
+  name TEXT NOT NULL, PRIMARY KEY (job, position), UNIQUE (job, name)) STRICT, WITHOUT ROWID;
+CREATE TABLE events (job INTEGER NOT NULL REFERENCES jobs (number), sequence INTEGER NOT NULL,
+  time REAL NOT NULL, level TEXT NOT NULL, worker TEXT NOT NULL, message TEXT NOT NULL,
+  PRIMARY KEY (job, sequence)) STRICT, WITHOUT ROWID;
+INSERT INTO jobs VALUES (1, 't', x'', 'RUNNING', 'because', 1, 2, 0, x'');
+INSERT INTO jobs VALUES (2, 'u', x'', 'PENDING', '', 1, 0, 0, x'');
+INSERT INTO workers VALUES (1, 0, 'w2'), (1, 1, 'w1');
+INSERT INTO events VALUES (1, 1, 5, 'info', 'w1', 'attached');
+PRAGMA application_id = 0x54616c79;
+PRAGMA user_version = 1;
+)sql";
+
+TEST(Store, FileOfTheFirstVersionIsTakenOver) {
+  const TempFolder folder;
+  {
+    TALLY_ASSERT_OK_AND_ASSIGN(Sqlite database, Sqlite::Open(folder.File("tally.db")));
+    TALLY_ASSERT_OK(database.Execute(kVersion1));
+  }
+  {
+    const auto store = OpenStore(folder);
+    TALLY_ASSERT_OK_AND_ASSIGN(const auto jobs, store->Load());
+    ASSERT_EQ(jobs.size(), 2u);
+    EXPECT_EQ(jobs[0].status.state(), v1::RUNNING);
+    EXPECT_EQ(jobs[0].status.reason(), "because");
+    EXPECT_FALSE(jobs[0].status.held());
+    EXPECT_THAT(jobs[0].workers, ElementsAre("w2", "w1"));
+    EXPECT_THAT(jobs[1].workers, IsEmpty());
+    TALLY_ASSERT_OK_AND_ASSIGN(const auto events, store->Events("job-1", 0, 10));
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_THAT(*store->LoadDrained(), IsEmpty());
+    TALLY_EXPECT_OK(store->SaveAssignment(jobs[0].status, {"", "w1", ""}));
+    EXPECT_EQ(store->Insert(Spec(), "v", 1)->job_id, "job-3");
+  }
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto jobs, OpenStore(folder)->Load());
+  EXPECT_THAT(jobs[0].workers, ElementsAre("", "w1", ""));
+}
+
+TEST(Store, HoldsAndDrainedWorkersOutliveTheStore) {
+  const TempFolder folder;
+  {
+    const auto store = OpenStore(folder);
+    TALLY_ASSERT_OK(store->Insert(Spec(), "t", 1));
+    TALLY_ASSERT_OK(store->SaveHold("job-1", true, "lunch"));
+    TALLY_ASSERT_OK(store->AddDrained("w1", "disk"));
+    TALLY_ASSERT_OK(store->AddDrained("w1", "new disk"));
+    TALLY_ASSERT_OK(store->AddDrained("w2", ""));
+    TALLY_ASSERT_OK(store->RemoveDrained("w2"));
+    EXPECT_THAT(store->SaveHold("job-2", true, ""), StatusIs(absl::StatusCode::kNotFound, HasSubstr("job-2")));
+  }
+  const auto store = OpenStore(folder);
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto jobs, store->Load());
+  EXPECT_TRUE(jobs[0].status.held());
+  EXPECT_EQ(jobs[0].held_reason, "lunch");
+  EXPECT_THAT(*store->LoadDrained(), ElementsAre(std::make_pair("w1", "new disk")));
+  // Progress does not end a hold.
+  TALLY_ASSERT_OK(store->SaveProgress(Status("job-1", v1::PENDING)));
+  EXPECT_TRUE((*store->Load())[0].status.held());
 }
 
 TEST(Store, FileThatIsNoDatabase) {
