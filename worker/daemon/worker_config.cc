@@ -65,7 +65,7 @@ absl::Duration ReadDurationOr(ConfigMap& root, const std::string& key, const std
   if (text == word) return absl::InfiniteDuration();
   if (absl::ParseDuration(text, &value) && Contains(range, value)) return value;
   if (!text.empty()) {  // otherwise it is a problem already
-    root.ErrorHere(key, absl::StrCat("expected ", Describe(range), " or ", word, ", found ", text));
+    root.ErrorHere(key, absl::StrCat("expected ", word, " or ", Describe(range), ", found ", text));
   }
   return absl::InfiniteDuration();
 }

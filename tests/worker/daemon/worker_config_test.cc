@@ -35,6 +35,9 @@ TEST_F(WorkerConfigTest, MinimalOneHasDefaults) {
   EXPECT_EQ(config.device, "auto");
   EXPECT_EQ(config.threads, 0);
   EXPECT_TRUE(config.data.at("images").shared);
+  EXPECT_EQ(config.checkpoint_every, absl::Seconds(60));
+  EXPECT_EQ(config.reconnect_limit, absl::InfiniteDuration());
+  EXPECT_EQ(config.stop_grace, absl::Seconds(8));
   EXPECT_THAT(config.resolved, HasSubstr("device: auto"));
 }
 
@@ -73,6 +76,25 @@ TEST_F(WorkerConfigTest, NeedsADataSetAServerAndAStateDirectory) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("server"), HasSubstr("state_dir"),
                              HasSubstr("data: expected at least one data set"))));
+}
+
+TEST_F(WorkerConfigTest, DurationsOrTheirWords) {
+  TALLY_ASSERT_OK_AND_ASSIGN(
+      const WorkerConfig config,
+      Read(std::string(kMinimal) + "checkpoint_every: off\nreconnect_limit: 10m\n"));
+  EXPECT_EQ(config.checkpoint_every, absl::InfiniteDuration());
+  EXPECT_EQ(config.reconnect_limit, absl::Minutes(10));
+  EXPECT_THAT(config.resolved, HasSubstr("checkpoint_every: off"));
+  EXPECT_THAT(Read(std::string(kMinimal) + "checkpoint_every: 0s\nreconnect_limit: ever\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("worker.yaml:5: checkpoint_every: expected off or a duration"),
+                             HasSubstr("from 1s to 24h, found 0s"),
+                             HasSubstr("worker.yaml:6: reconnect_limit: expected never or a"),
+                             HasSubstr("found ever"))));
+  EXPECT_THAT(
+      Read(std::string(kMinimal) + "checkpoint_every: 60\nreconnect_limit: inf\n"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("checkpoint_every: expected"), HasSubstr("found inf"))));
 }
 
 TEST_F(WorkerConfigTest, CertificateAndKeyGoTogether) {

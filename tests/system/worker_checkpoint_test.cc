@@ -1,0 +1,136 @@
+// Workers that are stopped, killed and started again go on where they were.
+#include <signal.h>
+
+#include <filesystem>
+
+#include "common/checkpoint/safetensors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/system/cluster.h"
+#include "tests/system/long_job.h"
+#include "tests/system/result.h"
+
+namespace tally::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kRounds[] = "60";
+
+std::string CheckpointOf(Cluster& cluster, const std::string& worker, const std::string& job_id) {
+  return cluster.File("state-" + worker + "/jobs/" + job_id + "/checkpoint.safetensors");
+}
+
+uint64_t RoundOf(const std::string& checkpoint) {
+  const auto file = SafetensorsFile::Open(checkpoint);
+  if (!file.ok()) GiveUp(std::string(file.status().message()));
+  return std::stoull((*file)->metadata().at("round"));
+}
+
+// All have to contribute: what is left out would depend on the time.
+JobText Job() { return LongJob("{count: 2, quorum: 2, round_deadline: 10m}", kRounds); }
+
+// Digest of the result of the job that nothing happens to.
+std::string Undisturbed() {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  const std::string job_id = cluster.Submit(Job());
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  return DigestOfModel(cluster, job_id, CheckResult(cluster, job_id));
+}
+
+TEST(WorkerCheckpointTest, WorkersStoppedAndStartedAgainChangeNoBitOfTheResult) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  const std::string job_id = cluster.Submit(Job());
+  cluster.WaitForRound(job_id, 10);
+  cluster.worker("worker-0").Signal(SIGTERM);
+  EXPECT_EQ(cluster.worker("worker-0").Wait(), 0);
+  EXPECT_GE(RoundOf(CheckpointOf(cluster, "worker-0", job_id)), 9u);
+  cluster.StartWorker("worker-0");
+  cluster.WaitForRound(job_id, 25);
+  for (const char* name : {"worker-0", "worker-1"}) cluster.worker(name).Signal(SIGTERM);
+  for (const char* name : {"worker-0", "worker-1"}) EXPECT_EQ(cluster.worker(name).Wait(), 0);
+  cluster.StartWorkers(2);
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  EXPECT_EQ(DigestOfModel(cluster, job_id, CheckResult(cluster, job_id)), Undisturbed());
+  const std::vector<std::string> events = cluster.Events(job_id);
+  EXPECT_THAT(events, Contains(HasSubstr("worker-0: resumes from its checkpoint of round")).Times(2));
+  EXPECT_THAT(events, Contains(HasSubstr("worker-1: resumes from its checkpoint of round")));
+  EXPECT_THAT(events, Not(Contains(HasSubstr("without a checkpoint"))));
+  cluster.WaitForFreeWorkers(2);
+  EXPECT_FALSE(std::filesystem::exists(cluster.File("state-worker-0/jobs/" + job_id)));
+}
+
+TEST(WorkerCheckpointTest, AKilledWorkerGoesOnFromTheOneOnItsDisk) {
+  Cluster cluster(ClusterSettings{.worker_yaml = "checkpoint_every: 1s\n"});
+  cluster.StartWorkers(2);
+  // It ends only after the worker is back: nobody can contribute for it.
+  const std::string job_id =
+      cluster.Submit(LongJob("{count: 2, quorum: 2, round_deadline: 10m}", "400"));
+  const std::string checkpoint = CheckpointOf(cluster, "worker-1", job_id);
+  cluster.WaitForStatus(job_id, "a checkpoint on disk",
+                        [&](const Json&) { return std::filesystem::exists(checkpoint); });
+  cluster.worker("worker-1").Kill();
+  const uint64_t round = RoundOf(checkpoint);
+  EXPECT_GT(round, 0u);
+  cluster.StartWorker("worker-1");
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  CheckResult(cluster, job_id);
+  EXPECT_THAT(cluster.Events(job_id),
+              Contains(HasSubstr("worker-1: resumes from its checkpoint of round " +
+                                 std::to_string(round) + ": momentum, data position")));
+}
+
+TEST(WorkerCheckpointTest, AWorkerWithoutItsCheckpointSaysSo) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  const std::string job_id = cluster.Submit(Job());
+  cluster.WaitForRound(job_id, 10);
+  cluster.worker("worker-1").Kill();
+  cluster.StartWorker("worker-1");
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  CheckResult(cluster, job_id);
+  EXPECT_THAT(cluster.Events(job_id),
+              Contains(HasSubstr("worker-1: starts without a checkpoint at round ")));
+}
+
+// 4096 hidden units and a batch of thousands: a step takes seconds on any machine of today.
+TEST(WorkerCheckpointTest, AStopDoesNotWaitForALongStep) {
+  Cluster cluster(ClusterSettings{.worker_yaml = "stop_grace: 0s\n"});
+  cluster.StartWorkers(1);
+  JobText job = Job();
+  job.model =
+      "{architecture: mlp, config: {input_size: 192, hidden_sizes: [2048, 2048, 2048],"
+      " num_labels: 4, hidden_act: relu}}";
+  job.workers = "{count: 1}";
+  job.batch_size = "16384";
+  const std::string job_id = cluster.Submit(job);
+  WaitUntil([&] { return CountLines(cluster.WorkerLog("worker-0"), "worker 0 of 1") > 0; },
+            [] { return "the job's start"; });
+  cluster.WaitForState(job_id, "RUNNING");
+  cluster.worker("worker-0").Signal(SIGTERM);
+  EXPECT_EQ(cluster.worker("worker-0").Wait(), 0);
+  EXPECT_EQ(CountLines(cluster.WorkerLog("worker-0"), "(stop_grace): leaving without it"), 1u);
+  cluster.StartWorker("worker-0");
+  EXPECT_EQ(cluster.Tally({"cancel", job_id}).exit_code, 0);
+  cluster.WaitForState(job_id, "CANCELLED");
+}
+
+TEST(WorkerCheckpointTest, AWorkerWithAWrongDataPathSaysSoAndDoesNotStart) {
+  Cluster cluster;
+  const std::string yaml = cluster.WriteWorkerYaml("worker-0", "other");
+  std::filesystem::remove_all(cluster.File("data"));
+  const Output checked = cluster.Run({kWorkerProgram, yaml, "--check"});
+  EXPECT_EQ(checked.exit_code, 4);
+  EXPECT_THAT(checked.err, HasSubstr("tally-worker: data.tiny: "));
+  EXPECT_THAT(checked.err, HasSubstr(cluster.File("data")));
+  const Output started = cluster.Run({kWorkerProgram, yaml});
+  EXPECT_EQ(started.exit_code, 1);
+  EXPECT_THAT(started.err, HasSubstr("tally-worker: data.tiny: "));
+}
+
+}  // namespace
+}  // namespace tally::testing
