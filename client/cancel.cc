@@ -12,7 +12,7 @@ absl::Status Cancel(Session& session, const v1::CancelJobRequest& request) {
   if (session.options().json) {
     session.out() << JsonLine(ToJson(job)) << std::endl;
   } else {
-    session.out() << StateName(job.state()) << std::endl;
+    session.out() << StateText(job) << std::endl;
   }
   return absl::OkStatus();
 }

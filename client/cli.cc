@@ -29,7 +29,7 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
   app.add_option("--key", options.tls.key, "PEM file of its private key");
   app.add_option("--timeout", options.timeout,
                  "At most this long, in seconds or like 5m (default: 30s for short commands, no "
-                 "limit for submit, watch, logs and download)");
+                 "limit for submit, watch, logs, download and drain)");
   app.add_flag("--json", options.json, "Print JSON, for programs");
   app.set_version_flag("--version", std::string("tally ") + TALLY_VERSION);
 }
@@ -39,6 +39,8 @@ void AddCommands(CommandLine line) {
   AddList(line);
   AddStatus(line);
   AddWatch(line);
+  AddPause(line);
+  AddResume(line);
   AddCancel(line);
   AddLogs(line);
   AddDownload(line);
@@ -62,7 +64,10 @@ CLI::App* AddCommand(CommandLine& line, const std::string& name, const std::stri
   CLI::App* command = line.app.add_subcommand(name, help);
   command->fallthrough();  // `tally list --json` as well as `tally --json list`
   command->footer("--server, --json, --timeout and the TLS options of `tally --help` go here, too.");
-  command->callback([&session = line.session, &chosen = line.chosen, time, run = std::move(run)] {
+  command->callback([command, &session = line.session, &chosen = line.chosen, time,
+                     run = std::move(run)] {
+    // CLI11 runs it also for a command below this one, which is the one asked for.
+    if (!command->get_subcommands().empty()) return;
     chosen = [&session, time, run] {
       TALLY_RETURN_IF_ERROR(session.Open(time));
       return run();

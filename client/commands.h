@@ -31,9 +31,15 @@ void AddList(CommandLine& line);
 void AddStatus(CommandLine& line);
 void AddWatch(CommandLine& line);
 void AddCancel(CommandLine& line);
+void AddPause(CommandLine& line);
+void AddResume(CommandLine& line);
 void AddLogs(CommandLine& line);
 void AddDownload(CommandLine& line);
 void AddWorkers(CommandLine& line);
 void AddVersion(CommandLine& line);
+
+// Below `workers`.
+void AddDrain(CommandLine& workers);
+void AddUndrain(CommandLine& workers);
 
 }  // namespace tally

@@ -1,5 +1,6 @@
 #include "client/job_text.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -40,13 +41,27 @@ std::string Digest(const v1::JobStatus& job) {
   return absl::StrCat(job.parameters_digest(), " after round ", job.parameters_digest_round());
 }
 
+// "2 attached, 3 of 5 places taken; quorum 2, minimum 1".
+std::string Places(const v1::JobStatus& job) {
+  if (job.workers().empty()) return "";
+  const auto& workers = job.workers();
+  const auto taken = std::count_if(workers.begin(), workers.end(),
+                                   [](const auto& worker) { return !worker.name().empty(); });
+  const auto attached = std::count_if(workers.begin(), workers.end(),
+                                      [](const auto& worker) { return worker.attached(); });
+  const v1::WorkersSpec& spec = job.spec().workers();
+  return absl::StrCat(attached, " attached, ", taken, " of ", std::max(spec.max(), spec.count()),
+                      " places taken; quorum ", spec.quorum(), ", minimum ", spec.minimum());
+}
+
 Lines Describe(const v1::JobStatus& job, absl::TimeZone zone) {
   const auto count = [](uint64_t n) { return n == 0 ? "" : absl::StrCat(n); };
   return {{"job", job.job_id()},
           {"name", job.spec().name()},
-          {"state", StateName(job.state())},
+          {"state", StateText(job)},
           {"reason", job.reason()},
           {"queue", count(job.queue_position())},
+          {"workers", Places(job)},
           {"model", job.spec().model().architecture()},
           {"parameters", count(job.parameters())},
           {"data", job.spec().data().name()},
@@ -59,13 +74,16 @@ Lines Describe(const v1::JobStatus& job, absl::TimeZone zone) {
           {"time left", job.state() == v1::RUNNING ? ShortDuration(job.seconds_left()) : ""},
           {"digest", Digest(job)},
           {"mismatches", count(job.mismatches())},
+          {"kept", job.first_kept_round() > 1
+                       ? absl::StrCat("rounds from ", job.first_kept_round(), " on")
+                       : ""},
           {"submitted", ShortTime(job.submitted_at(), zone)},
           {"started", ShortTime(job.started_at(), zone)},
           {"finished", ShortTime(job.finished_at(), zone)}};
 }
 
 std::vector<std::string> Row(const v1::JobWorker& worker) {
-  return {worker.name(),
+  return {worker.name().empty() ? "(vacant)" : worker.name(),
           absl::StrCat(worker.index()),
           worker.attached() ? "yes" : "no",
           absl::StrCat(worker.last_round()),

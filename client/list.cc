@@ -1,3 +1,6 @@
+#include <limits>
+#include <utility>
+
 #include "client/commands.h"
 #include "client/json.h"
 #include "client/text.h"
@@ -9,7 +12,7 @@ namespace {
 std::vector<std::string> Row(const v1::JobStatus& job) {
   return {job.job_id(),
           job.spec().name(),
-          StateName(job.state()),
+          StateText(job),
           Rounds(job),
           Loss(job),
           Accuracy(job),
@@ -26,8 +29,11 @@ absl::Status List(Session& session) {
   }
   std::vector<std::vector<std::string>> rows;
   for (const v1::JobStatus& job : response.jobs()) rows.push_back(Row(job));
-  session.out() << Table({"JOB", "NAME", "STATE", "ROUND", "LOSS", "ACCURACY", "LEFT", "SUBMITTED"},
-                         rows);
+  constexpr size_t kName = 1;
+  const Console& console = session.console();
+  session.out() << TableWithin(
+      console.terminal ? console.width : std::numeric_limits<int>::max(), kName,
+      {"JOB", "NAME", "STATE", "ROUND", "LOSS", "ACCURACY", "LEFT", "SUBMITTED"}, std::move(rows));
   return absl::OkStatus();
 }
 

@@ -49,7 +49,7 @@ std::vector<std::string> Fields(const v1::JobStatus& job) {
 
 bool IsNotable(const v1::JobStatus& before, const v1::JobStatus& now) {
   const auto tenth = [](const v1::JobStatus& job) { return static_cast<int>(Share(job) * 10); };
-  return before.state() != now.state() || before.reason() != now.reason() ||
+  return before.state() != now.state() || before.held() != now.held() || before.reason() != now.reason() ||
          before.evaluation().round() != now.evaluation().round() ||
          before.evaluation().count() != now.evaluation().count() || tenth(before) != tenth(now);
 }
@@ -58,7 +58,7 @@ bool IsNotable(const v1::JobStatus& before, const v1::JobStatus& now) {
 
 std::string ProgressLine(const v1::JobStatus& job, int width) {
   const std::string head =
-      absl::StrCat(Printable(job.spec().name()).substr(0, 24), " ", StateName(job.state()), " ");
+      absl::StrCat(Printable(job.spec().name()).substr(0, 24), " ", StateText(job), " ");
   const std::string rounds = absl::StrCat(" ", Rounds(job));
   const int spare = width - static_cast<int>(head.size() + rounds.size()) - 2;
   std::string line = head;
@@ -76,7 +76,7 @@ std::string ProgressLine(const v1::JobStatus& job, int width) {
 
 std::optional<std::string> NotableLine(const v1::JobStatus* before, const v1::JobStatus& now) {
   if (before != nullptr && !IsNotable(*before, now)) return std::nullopt;
-  std::string line = absl::StrCat(StateName(now.state()), "  round ", Rounds(now));
+  std::string line = absl::StrCat(StateText(now), "  round ", Rounds(now));
   for (const std::string& field : Fields(now)) absl::StrAppend(&line, "  ", field);
   return line;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 
 namespace tally {
 namespace {
@@ -73,6 +74,10 @@ std::string StateName(v1::JobState state) {
   return v1::JobState_Name(state);
 }
 
+std::string StateText(const v1::JobStatus& job) {
+  return absl::StrCat(StateName(job.state()), job.held() ? " (held)" : "");
+}
+
 bool IsTerminal(v1::JobState state) {
   return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
 }
@@ -91,6 +96,35 @@ std::string Loss(const v1::JobStatus& job) {
 
 std::string Rounds(const v1::JobStatus& job) {
   return absl::StrCat(job.round(), "/", job.spec().rounds());
+}
+
+std::string Cut(const std::string& text, size_t columns) {
+  if (Columns(text) <= columns) return text;
+  size_t end = 0;
+  for (size_t seen = 0; end < text.size(); ++end) {
+    const bool begins = (static_cast<unsigned char>(text[end]) & 0xC0) != 0x80;
+    if (begins && ++seen == columns) break;
+  }
+  return text.substr(0, end) + "…";
+}
+
+std::string TableWithin(int width, size_t column, const std::vector<std::string>& header,
+                        std::vector<std::vector<std::string>> rows) {
+  constexpr size_t kNarrowest = 8;
+  size_t widest = 0;  // of the column
+  size_t line = 0;
+  const std::string table = Table(header, rows);
+  for (const absl::string_view each : absl::StrSplit(table, '\n')) line = std::max(line, Columns(each));
+  const auto limit = static_cast<size_t>(std::max(width, 0));
+  if (line <= limit) return table;
+  for (std::vector<std::string>& row : rows) {
+    row[column] = Printable(row[column]);
+    widest = std::max(widest, Columns(row[column]));
+  }
+  const size_t excess = line - limit;
+  const size_t fit = std::max(kNarrowest, widest - std::min(widest, excess));
+  for (std::vector<std::string>& row : rows) row[column] = Cut(row[column], fit);
+  return Table(header, rows);
 }
 
 std::string Table(const std::vector<std::string>& header,

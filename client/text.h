@@ -23,6 +23,8 @@ std::string ShortTime(double seconds_since_epoch, absl::TimeZone zone);
 std::string ShortBytes(uint64_t bytes);
 
 std::string StateName(v1::JobState state);
+// "RUNNING (held)": with what a person said.
+std::string StateText(const v1::JobStatus& job);
 bool IsTerminal(v1::JobState state);
 
 // "84.20%", "" without an evaluation.
@@ -32,8 +34,14 @@ std::string Loss(const v1::JobStatus& job);
 // "412/1000".
 std::string Rounds(const v1::JobStatus& job);
 
+// At most `columns` characters of it, the last one "…" if some were cut.
+std::string Cut(const std::string& text, size_t columns);
+
 // Columns aligned, two spaces between them; cells are made Printable. Every line ends in a newline.
 std::string Table(const std::vector<std::string>& header,
                   const std::vector<std::vector<std::string>>& rows);
+// The same in `width` columns if cutting the cells of `column` to no less than 8 achieves that.
+std::string TableWithin(int width, size_t column, const std::vector<std::string>& header,
+                        std::vector<std::vector<std::string>> rows);
 
 }  // namespace tally

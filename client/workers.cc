@@ -8,14 +8,20 @@
 namespace tally {
 namespace {
 
+// Its job, "free" or "drained"; a drained one may still be at a job.
+std::string WorkText(const v1::WorkerInfo& worker) {
+  if (!worker.drained()) return worker.job_id().empty() ? "free" : worker.job_id();
+  return worker.job_id().empty() ? "drained" : absl::StrCat(worker.job_id(), " (drained)");
+}
+
 std::vector<std::string> Row(const v1::WorkerInfo& worker) {
   std::vector<std::string> labels;
   for (const auto& [key, value] : worker.labels()) labels.push_back(absl::StrCat(key, "=", value));
   std::sort(labels.begin(), labels.end());
   return {worker.name(),
           worker.device(),
-          worker.job_id().empty() ? "free" : worker.job_id(),
-          ShortDuration(worker.heartbeat_age()),
+          WorkText(worker),
+          worker.connected() ? ShortDuration(worker.heartbeat_age()) : "not connected",
           worker.address(),
           worker.version(),
           absl::StrJoin(worker.data_sets(), ","),
@@ -41,8 +47,12 @@ absl::Status Workers(Session& session) {
 
 void AddWorkers(CommandLine& line) {
   Session& session = line.session;
-  AddCommand(line, "workers", "List the workers that are connected", kAskTime,
-             [&session] { return Workers(session); });
+  CLI::App* command =
+      AddCommand(line, "workers", "List the workers that are connected or drained", kAskTime,
+                 [&session] { return Workers(session); });
+  CommandLine below{*command, session, line.chosen};
+  AddDrain(below);
+  AddUndrain(below);
 }
 
 }  // namespace tally

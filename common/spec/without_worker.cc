@@ -16,12 +16,13 @@ std::string WithoutWorker(const v1::JobStatus& job, absl::string_view worker) {
         return each.attached() && each.name() != worker;
       }));
   const v1::WorkersSpec& spec = job.spec().workers();
-  if (job.state() != v1::RUNNING) {
-    return absl::StrCat(job.job_id(), " has ", WorkerCount(left), " left, minimum ",
+  const bool begun = job.state() == v1::RUNNING || job.state() == v1::PAUSED;
+  if (begun && left < spec.minimum()) {
+    return absl::StrCat(job.job_id(), " pauses: ", WorkerCount(left), " attached, minimum ",
                         spec.minimum());
   }
-  if (left < spec.minimum()) {
-    return absl::StrCat(job.job_id(), " pauses: ", WorkerCount(left), " attached, minimum ",
+  if (job.state() != v1::RUNNING) {
+    return absl::StrCat(job.job_id(), " has ", WorkerCount(left), " left, minimum ",
                         spec.minimum());
   }
   return absl::StrCat(job.job_id(), " goes on with ", WorkerCount(left), ", quorum ",

@@ -87,11 +87,67 @@ TEST_F(CommandTest, WorkersAreListed) {
   v1::WorkerInfo& worker = *service().workers.add_workers();
   worker.set_name("w1");
   worker.set_device("cpu");
+  worker.set_connected(true);
   (*worker.mutable_labels())["rack"] = "a";
   EXPECT_THAT(Run({"workers"}).out,
               AllOf(HasSubstr("WORKER  DEVICE"), HasSubstr("free"), HasSubstr("rack=a")));
   const auto json = nlohmann::json::parse(Run({"workers", "--json"}).out);
   EXPECT_EQ(json.at(0).at("labels").at("rack"), "a");
+}
+
+TEST_F(CommandTest, DrainedWorkersAreListedAlsoWhenTheyAreGone) {
+  v1::WorkerInfo& leaving = *service().workers.add_workers();
+  leaving.set_name("w1");
+  leaving.set_connected(true);
+  leaving.set_drained(true);
+  leaving.set_job_id("job-7");
+  v1::WorkerInfo& gone = *service().workers.add_workers();
+  gone.set_name("w2");
+  gone.set_drained(true);
+  EXPECT_THAT(Run({"workers"}).out,
+              AllOf(HasSubstr("job-7 (drained)"), HasSubstr("drained          not connected")));
+}
+
+TEST_F(CommandTest, PauseAndResumeSayWhatTheJobIsNow) {
+  const Result paused = Run({"pause", "job-1", "--reason", "lunch"});
+  EXPECT_EQ(paused.code, ExitCode::kOk);
+  EXPECT_EQ(paused.out, "RUNNING (held)\n");
+  EXPECT_EQ(service().paused.job_id(), "job-1");
+  EXPECT_EQ(service().paused.reason(), "lunch");
+  EXPECT_EQ(nlohmann::json::parse(Run({"pause", "job-1", "--json"}).out).at("held"), true);
+  EXPECT_EQ(Run({"resume", "job-1"}).out, "PAUSED\n");
+  EXPECT_EQ(service().resumed.job_id(), "job-1");
+}
+
+TEST_F(CommandTest, DrainSaysWhatItMeansForTheJob) {
+  v1::JobStatus& job = *service().jobs.add_jobs();
+  job = StatusOf(v1::RUNNING, 3);
+  job.mutable_spec()->mutable_workers()->set_quorum(2);
+  job.mutable_spec()->mutable_workers()->set_minimum(2);
+  for (const char* name : {"w1", "w2", "w3"}) {
+    job.add_workers()->set_name(name);
+    job.mutable_workers(job.workers_size() - 1)->set_attached(true);
+  }
+  v1::WorkerInfo& worker = *service().workers.add_workers();
+  worker.set_name("w1");
+  worker.set_job_id("job-1");
+  const Result result = Run({"workers", "drain", "w1", "--reason", "new disk"});
+  EXPECT_EQ(result.code, ExitCode::kOk);
+  EXPECT_EQ(result.out,
+            "w1 is drained and gets no new job; job-1 goes on with 2 workers, quorum 2\n");
+  EXPECT_EQ(service().drained.reason(), "new disk");
+  service().answers_until_free = 3;
+  EXPECT_THAT(Run({"workers", "drain", "w1", "--wait"}).out, HasSubstr("w1 has left job-1\n"));
+  EXPECT_EQ(service().answers_until_free, 0);
+  EXPECT_EQ(nlohmann::json::parse(Run({"workers", "drain", "w1", "--json"}).out).at("drained"),
+            true);
+}
+
+TEST_F(CommandTest, UndrainAndTheListStillWork) {
+  EXPECT_EQ(Run({"workers", "undrain", "w1"}).out, "w1 takes jobs\n");
+  EXPECT_EQ(service().undrained.name(), "w1");
+  EXPECT_THAT(Run({"workers"}).out, HasSubstr("WORKER  DEVICE"));
+  EXPECT_EQ(Run({"workers", "--json"}).out, "[]\n");
 }
 
 TEST_F(CommandTest, VersionOfBothSides) {
@@ -114,6 +170,12 @@ TEST_F(CommandTest, BadArguments) {
                                                      {"list", "--timeout", "-3"},
                                                      {"list", "--ca", "/no/such/file.pem"},
                                                      {"download", "job-1"},
+                                                     {"pause"},
+                                                     {"resume", "../x"},
+                                                     {"workers", "drain"},
+                                                     {"workers", "drain", "a/b"},
+                                                     {"workers", "drain", std::string(65, 'w')},
+                                                     {"workers", "undrian", "w1"},
                                                      {"submit", "/no/such/job.yaml"}};
   for (const auto& arguments : all) {
     const Result result = Run(arguments);

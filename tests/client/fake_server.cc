@@ -54,6 +54,39 @@ grpc::Status FakeService::CancelJob(grpc::ServerContext*, const v1::CancelJobReq
   return error;
 }
 
+grpc::Status FakeService::PauseJob(grpc::ServerContext*, const v1::PauseJobRequest* request,
+                                   v1::JobStatus* response) {
+  paused = *request;
+  response->set_state(v1::RUNNING);
+  response->set_held(true);
+  return error;
+}
+
+grpc::Status FakeService::ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request,
+                                    v1::JobStatus* response) {
+  resumed = *request;
+  response->set_state(v1::PAUSED);
+  return error;
+}
+
+grpc::Status FakeService::DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRequest* request,
+                                      v1::WorkerInfo* response) {
+  drained = *request;
+  response->set_name(request->name());
+  if (workers.workers_size() > 0) *response = workers.workers(0);
+  response->set_drained(true);
+  return error;
+}
+
+grpc::Status FakeService::UndrainWorker(grpc::ServerContext*,
+                                        const v1::UndrainWorkerRequest* request,
+                                        v1::WorkerInfo* response) {
+  undrained = *request;
+  response->set_name(request->name());
+  response->set_connected(true);
+  return error;
+}
+
 grpc::Status FakeService::GetLogs(grpc::ServerContext*, const v1::GetLogsRequest*,
                                   grpc::ServerWriter<v1::JobEvent>* writer) {
   for (const v1::JobEvent& event : events) writer->Write(event);
@@ -82,6 +115,9 @@ grpc::Status FakeService::DownloadModel(grpc::ServerContext*, const v1::Download
 
 grpc::Status FakeService::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                                       v1::ListWorkersResponse* response) {
+  if (answers_until_free > 0 && --answers_until_free == 0) {
+    workers.mutable_workers(0)->clear_job_id();
+  }
   *response = workers;
   return error;
 }

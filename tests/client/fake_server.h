@@ -35,6 +35,11 @@ class FakeService : public v1::JobService::Service {
   std::vector<std::string> upload_order;
   size_t largest_part = 0;
   v1::CancelJobRequest cancelled;
+  v1::PauseJobRequest paused;
+  v1::ResumeJobRequest resumed;
+  v1::DrainWorkerRequest drained;
+  v1::UndrainWorkerRequest undrained;
+  int answers_until_free = 0;  // of ListWorkers, while which a drained worker keeps its job
 
   grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
                          v1::SubmitJobResponse* response) override;
@@ -46,6 +51,14 @@ class FakeService : public v1::JobService::Service {
                         grpc::ServerWriter<v1::JobStatus>* writer) override;
   grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
                          v1::JobStatus* response) override;
+  grpc::Status PauseJob(grpc::ServerContext*, const v1::PauseJobRequest* request,
+                        v1::JobStatus* response) override;
+  grpc::Status ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request,
+                         v1::JobStatus* response) override;
+  grpc::Status DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRequest* request,
+                           v1::WorkerInfo* response) override;
+  grpc::Status UndrainWorker(grpc::ServerContext*, const v1::UndrainWorkerRequest* request,
+                             v1::WorkerInfo* response) override;
   grpc::Status GetLogs(grpc::ServerContext*, const v1::GetLogsRequest*,
                        grpc::ServerWriter<v1::JobEvent>* writer) override;
   grpc::Status UploadModel(grpc::ServerContext*, grpc::ServerReader<v1::UploadModelRequest>* reader,

@@ -103,6 +103,43 @@ TEST(Text, JobTextLeavesOutWhatIsNotThere) {
                           HasSubstr("2.0 KiB"), Not(HasSubstr("finished"))));
 }
 
+TEST(Text, JobTextShowsPlacesAndHolds) {
+  v1::JobStatus job = Running();
+  job.set_held(true);
+  job.set_first_kept_round(51);
+  job.mutable_spec()->mutable_workers()->set_count(2);
+  job.mutable_spec()->mutable_workers()->set_max(3);
+  job.mutable_spec()->mutable_workers()->set_quorum(2);
+  job.mutable_spec()->mutable_workers()->set_minimum(1);
+  job.add_workers()->set_name("w1");
+  job.mutable_workers(0)->set_attached(true);
+  job.add_workers()->set_index(1);
+  EXPECT_THAT(JobText(job, absl::UTCTimeZone()),
+              AllOf(HasSubstr("state       RUNNING (held)\n"),
+                    HasSubstr("1 attached, 1 of 3 places taken; quorum 2, minimum 1"),
+                    HasSubstr("(vacant)"), HasSubstr("rounds from 51 on")));
+  EXPECT_THAT(ProgressLine(job, 80), HasSubstr("RUNNING (held)"));
+}
+
+TEST(Text, CutLeavesTheWidth) {
+  EXPECT_EQ(Cut("abcdef", 6), "abcdef");
+  EXPECT_EQ(Cut("abcdef", 5), "abcd…");
+  EXPECT_EQ(Cut("äöüß", 3), "äö…");
+  EXPECT_EQ(Cut("ab", 1), "…");
+}
+
+TEST(Text, TableIsCutToTheWidthWhereItCanBe) {
+  const std::vector<std::string> header = {"JOB", "NAME", "STATE"};
+  const std::string name(100, 'n');
+  const std::vector<std::vector<std::string>> rows = {{"job-1", name, "RUNNING"},
+                                                      {"job-2", "short", "PENDING"}};
+  EXPECT_EQ(TableWithin(200, 1, header, rows), Table(header, rows));
+  const std::string cut = TableWithin(40, 1, header, rows);
+  EXPECT_THAT(cut, AllOf(HasSubstr("job-1  " + std::string(23, 'n') + "…  RUNNING\n"),
+                         HasSubstr("short")));
+  EXPECT_THAT(TableWithin(5, 1, header, rows), HasSubstr("nnnnnnn…  RUNNING"));
+}
+
 TEST(Json, NumbersStayNumbers) {
   v1::JobStatus job = Running();
   (*job.mutable_spec()->mutable_workers()->mutable_labels())["a"] = "b";

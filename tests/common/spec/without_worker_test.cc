@@ -24,7 +24,10 @@ TEST(WithoutWorker, SaysWhetherTheJobGoesOn) {
   EXPECT_EQ(WithoutWorker(Job(3), "w0"), "job-3 goes on with 2 workers, quorum 2");
   EXPECT_EQ(WithoutWorker(Job(2), "w0"), "job-3 pauses: 1 worker attached, minimum 2");
   EXPECT_EQ(WithoutWorker(Job(2), "w3"), "job-3 goes on with 2 workers, quorum 2") << "not attached";
-  EXPECT_EQ(WithoutWorker(Job(1, v1::PAUSED), "w0"), "job-3 has 0 workers left, minimum 2");
+  EXPECT_EQ(WithoutWorker(Job(2, v1::PAUSED), "w0"),
+            "job-3 pauses: 1 worker attached, minimum 2");
+  EXPECT_EQ(WithoutWorker(Job(3, v1::PAUSED), "w0"), "job-3 has 2 workers left, minimum 2");
+  EXPECT_EQ(WithoutWorker(Job(1, v1::WAITING), "w0"), "job-3 has 0 workers left, minimum 2");
 }
 
 }  // namespace
