@@ -310,6 +310,7 @@ absl::Status TrainingLoop::Contribute(const v1::RoundSpec& spec) {
 // backward goes on to the earlier blocks.
 absl::StatusOr<Score> TrainingLoop::Step(const v1::RoundSpec& spec) {
   TALLY_ASSIGN_OR_RETURN(const Batch batch, batches_->Next());
+  spdlog::debug("round {}: a step begins", spec.round());
   encode_error_ = absl::OkStatus();
   nonfinite_ = 0;
   torn_ = true;

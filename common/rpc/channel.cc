@@ -20,6 +20,8 @@ namespace tally {
 namespace {
 
 constexpr int kFirstBackoffMs = 200;
+// A name may stand for another address after each failure; gRPC would look only every 30 s.
+constexpr int kResolveAgainMs = 1000;
 
 grpc::ChannelArguments Arguments(const ChannelOptions& options) {
   grpc::ChannelArguments arguments;
@@ -31,6 +33,7 @@ grpc::ChannelArguments Arguments(const ChannelOptions& options) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(options.max_backoff)));
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kResolveAgainMs);
   // Without it, channels of one process with the same arguments share a connection, and one
   // user's back-off delays another's.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
