@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
+#include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -22,7 +23,6 @@
 namespace tally {
 namespace {
 
-constexpr char kTemporaryPrefix[] = ".tmp.";
 constexpr char kModelFile[] = "model.safetensors";
 constexpr char kStateFile[] = "state.safetensors";
 constexpr char kConfigFile[] = "config.json";
@@ -86,7 +86,11 @@ absl::Status WriteArrays(const std::string& path, std::vector<TensorInfo> tensor
                          const SafetensorsMetadata& metadata, FloatSpans arrays) {
   TALLY_ASSIGN_OR_RETURN(const auto writer,
                          SafetensorsWriter::Create(path, std::move(tensors), metadata));
-  for (const absl::Span<const float> array : arrays) TALLY_RETURN_IF_ERROR(writer->Append(array));
+  for (const absl::Span<const float> array : arrays) {
+    TALLY_RETURN_IF_ERROR(writer->Append(array.first(array.size() / 2)));
+    FaultPoint("snapshot.mid_write");
+    TALLY_RETURN_IF_ERROR(writer->Append(array.subspan(array.size() / 2)));
+  }
   return writer->Finish();
 }
 
@@ -134,6 +138,11 @@ absl::StatusOr<std::unique_ptr<SafetensorsFile>> OpenWhole(const std::string& pa
   return file;
 }
 
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, "renaming", from);
+  return absl::OkStatus();
+}
+
 bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -152,11 +161,15 @@ absl::StatusOr<SnapshotStore> SnapshotStore::Open(const std::string& folder, Lay
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
        it.increment(error)) {
-    if (!absl::StartsWith(it->path().filename().string(), kTemporaryPrefix)) continue;
+    if (!absl::StartsWith(it->path().filename().string(), kSnapshotTemporaryPrefix)) continue;
     spdlog::warn("snapshots: removing {}, left half-made by a crash", it->path().string());
     TALLY_RETURN_IF_ERROR(RemoveTree(it->path().string()));
   }
   if (error) return ErrnoStatus(error.value(), "listing", folder);
+  return SnapshotStore(folder, std::move(layout));
+}
+
+SnapshotStore SnapshotStore::OpenToRead(const std::string& folder, Layout layout) {
   return SnapshotStore(folder, std::move(layout));
 }
 
@@ -166,7 +179,10 @@ std::string SnapshotStore::PathOf(uint64_t round) const {
 
 absl::Status SnapshotStore::WriteFiles(const std::string& path, uint64_t round,
                                        absl::Span<const float> parameters, FloatSpans state,
-                                       const std::string& config_json) const {
+                                       const std::string& config_json, uint64_t digest) const {
+  if (const int error = FaultErrno("snapshot.errno"); error != 0) {
+    return ErrnoStatus(error, "writing", path);
+  }
   TALLY_RETURN_IF_ERROR(MakeFolders(path));
   if (!config_json.empty()) {
     TALLY_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(path, "/", kConfigFile), config_json));
@@ -180,30 +196,31 @@ absl::Status SnapshotStore::WriteFiles(const std::string& path, uint64_t round,
     TALLY_RETURN_IF_ERROR(WriteArrays(absl::StrCat(path, "/", kStateFile),
                                       StateTensors(layout_, state.size()), of_state, state));
   }
-  metadata[kParametersKey] = DigestToString(ParametersDigest(layout_, parameters));
+  metadata[kParametersKey] = DigestToString(digest);
   metadata[kSlotsKey] = absl::StrCat(state.size());
   return WriteArrays(absl::StrCat(path, "/", kModelFile), ModelTensors(layout_), metadata,
                      {parameters});
 }
 
 absl::Status SnapshotStore::Write(uint64_t round, absl::Span<const float> parameters,
-                                  FloatSpans state, const std::string& config_json) const {
+                                  FloatSpans state, const std::string& config_json,
+                                  std::optional<uint64_t> digest) const {
   TALLY_RETURN_IF_ERROR(CheckSizes(layout_, parameters, state));
   const auto existing = Open(round);
   if (existing.ok() && SameContents(**existing, parameters, state, config_json)) {
     return absl::OkStatus();
   }
-  const std::string path = PathOf(round);
-  const std::string temporary = absl::StrCat(folder_, "/", kTemporaryPrefix, NameOf(round));
-  absl::Status status = WriteFiles(temporary, round, parameters, state, config_json);
-  if (status.ok()) status = RemoveTree(path);
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, "renaming to", path);
-  }
+  if (!digest.has_value()) digest = ParametersDigest(layout_, parameters);
+  const std::string temporary = absl::StrCat(folder_, "/", kSnapshotTemporaryPrefix, NameOf(round));
+  absl::Status status = WriteFiles(temporary, round, parameters, state, config_json, *digest);
+  FaultPoint("snapshot.before_rename");
+  if (status.ok()) status = Remove(round);
+  if (status.ok()) status = Rename(temporary, PathOf(round));
   if (!status.ok()) {
     RemoveTree(temporary).IgnoreError();  // else Open() removes it
     return status;
   }
+  FaultPoint("snapshot.after_rename");
   return SyncFolder(folder_);
 }
 
@@ -215,7 +232,8 @@ absl::Status SnapshotStore::OpenModel(Snapshot& snapshot) const {
   TALLY_RETURN_IF_ERROR(CheckMetadata(file, kRoundKey, absl::StrCat(snapshot.round_)));
   TALLY_RETURN_IF_ERROR(CheckTensors(file, ModelTensors(layout_)));
   TALLY_ASSIGN_OR_RETURN(snapshot.parameters_, FloatsOf(file));
-  snapshot.parameters_digest_ = ParametersDigest(layout_, snapshot.parameters_);
+  snapshot.chunk_digests_ = DenseChunkDigests(layout_, snapshot.parameters_);
+  snapshot.parameters_digest_ = ParametersDigestOf(snapshot.chunk_digests_);
   return CheckMetadata(file, kParametersKey, DigestToString(snapshot.parameters_digest_));
 }
 
@@ -286,6 +304,14 @@ absl::StatusOr<std::vector<uint64_t>> SnapshotStore::List() const {
   return rounds;
 }
 
-absl::Status SnapshotStore::Remove(uint64_t round) const { return RemoveTree(PathOf(round)); }
+absl::Status SnapshotStore::Remove(uint64_t round) const {
+  const std::string gone = absl::StrCat(folder_, "/", kSnapshotTemporaryPrefix, "gone.",
+                                        NameOf(round));
+  TALLY_RETURN_IF_ERROR(RemoveTree(gone));  // an earlier removal that failed half-way
+  const absl::Status renamed = Rename(PathOf(round), gone);
+  if (absl::IsNotFound(renamed)) return absl::OkStatus();
+  TALLY_RETURN_IF_ERROR(renamed);
+  return RemoveTree(gone);
+}
 
 }  // namespace tally

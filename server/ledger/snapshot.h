@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,12 @@
 
 namespace tally {
 
+// What a name in the snapshots' folder begins with if it is nothing to keep after a crash.
+inline constexpr char kSnapshotTemporaryPrefix[] = ".tmp.";
+
 // One snapshot, mapped: pages come from the disk as they are touched and cost no other memory.
-// Immutable; safe to read from several threads; outlives the removal of its files.
+// Immutable; safe to read from several threads; outlives the removal of its files. A copy shares
+// them.
 class Snapshot {
  public:
   uint64_t round() const { return round_; }
@@ -30,6 +35,8 @@ class Snapshot {
   // Of layout.size() elements each.
   const std::vector<absl::Span<const float>>& state() const { return state_; }
   uint64_t parameters_digest() const { return parameters_digest_; }
+  // DenseChunkDigests of parameters().
+  const std::vector<uint64_t>& chunk_digests() const { return chunk_digests_; }
   const std::string& config_json() const { return config_json_; }
   // The Hugging Face directory.
   const std::string& path() const { return path_; }
@@ -41,10 +48,11 @@ class Snapshot {
   uint64_t round_ = 0;
   std::string path_;
   std::string config_json_;
-  std::unique_ptr<SafetensorsFile> model_;
-  std::unique_ptr<SafetensorsFile> state_file_;  // null without state
+  std::shared_ptr<const SafetensorsFile> model_;
+  std::shared_ptr<const SafetensorsFile> state_file_;  // null without state
   absl::Span<const float> parameters_;
   std::vector<absl::Span<const float>> state_;
+  std::vector<uint64_t> chunk_digests_;
   uint64_t parameters_digest_ = 0;
 };
 
@@ -53,12 +61,16 @@ class SnapshotStore {
  public:
   // Makes the folder if it is absent and removes what a crash left half-made in it.
   static absl::StatusOr<SnapshotStore> Open(const std::string& folder, Layout layout);
+  // Touches nothing: for a folder that somebody else may be writing to.
+  static SnapshotStore OpenToRead(const std::string& folder, Layout layout);
 
   // Sizes must be the layout's. Replaces an older snapshot of that round. Call LedgerWriter::Sync()
-  // before, so that no snapshot is ahead of the ledger after a crash.
+  // before, so that no snapshot is ahead of the ledger after a crash. `digest` is the parameters'
+  // if the caller has it.
   absl::Status Write(uint64_t round, absl::Span<const float> parameters,
                      absl::Span<const absl::Span<const float>> state,
-                     const std::string& config_json) const;
+                     const std::string& config_json,
+                     std::optional<uint64_t> digest = std::nullopt) const;
 
   // Reads the snapshot once to check its digests. NOT_FOUND; DATA_LOSS for a damaged one;
   // FAILED_PRECONDITION for another layout's.
@@ -68,7 +80,7 @@ class SnapshotStore {
       uint64_t at_or_before = std::numeric_limits<uint64_t>::max()) const;
   // Rounds, ascending; damaged ones included.
   absl::StatusOr<std::vector<uint64_t>> List() const;
-  // Absent is OK.
+  // Whole or not at all, should there be a crash. Absent is OK.
   absl::Status Remove(uint64_t round) const;
 
   std::string PathOf(uint64_t round) const;
@@ -80,7 +92,7 @@ class SnapshotStore {
   absl::Status WriteFiles(const std::string& path, uint64_t round,
                           absl::Span<const float> parameters,
                           absl::Span<const absl::Span<const float>> state,
-                          const std::string& config_json) const;
+                          const std::string& config_json, uint64_t digest) const;
   absl::Status OpenModel(Snapshot& snapshot) const;
   absl::Status OpenState(Snapshot& snapshot) const;
 

@@ -6,8 +6,16 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/logging.h"
+#include "common/base/status.h"
 
 namespace tally {
+namespace {
+
+constexpr absl::Duration kRetryInterval = absl::Seconds(1);
+
+}  // namespace
 
 // What the thread works on; outlives the FoldThread where `done` drops that.
 class FoldThread::Worker {
@@ -28,7 +36,11 @@ class FoldThread::Worker {
     stopping_ = true;
   }
   void Run() {
-    while (const std::optional<FoldRequest> request = Take()) done_(Serve(*request));
+    while (const std::optional<FoldRequest> request = Take()) {
+      const absl::Status status = AdvanceTo(request->round);
+      if (absl::IsCancelled(status)) return;
+      done_(Answer(*request, status));
+    }
   }
 
  private:
@@ -45,13 +57,36 @@ class FoldThread::Worker {
     return request;
   }
 
-  FoldResult Serve(const FoldRequest& request) {
+  // Waits up to `patience` for it.
+  bool Stopping(absl::Duration patience = absl::ZeroDuration()) {
+    absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&stopping_), patience);
+  }
+
+  // CANCELLED when there is to be no answer any more.
+  absl::Status AdvanceTo(uint64_t round) {
+    while (fold_.round() < round) {
+      if (Stopping()) return absl::CancelledError("the fold is being stopped");
+      const absl::Status status = fold_.AdvanceOnce(reader_, round);
+      if (absl::IsResourceExhausted(status)) {
+        spdlog::warn("{}; trying again", std::string(status.message()));
+        if (Stopping(kRetryInterval)) return absl::CancelledError("the fold is being stopped");
+      } else {
+        TALLY_RETURN_IF_ERROR(status);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  FoldResult Answer(const FoldRequest& request, const absl::Status& status) const {
     FoldResult result;
     result.round = request.round;
     result.snapshot = request.snapshot;
-    if (fold_.round() < request.round) result.status = fold_.AdvanceTo(reader_, request.round);
-    if (result.status.ok()) result.digest = fold_.digest();
-    if (result.status.ok() && request.snapshot) result.written = fold_.WriteSnapshot(store_);
+    result.status = status;
+    if (!status.ok()) return result;
+    result.digest = fold_.digest();
+    result.blocks = fold_.block_digests();
+    if (request.snapshot) result.written = fold_.WriteSnapshot(store_);
     return result;
   }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "server/ledger/fold.h"
@@ -21,6 +22,7 @@ struct FoldRequest {
 struct FoldResult {
   uint64_t round = 0;
   uint64_t digest = 0;  // of the parameters after `round`
+  std::vector<uint64_t> blocks;  // BlockDigests of them
   bool snapshot = false;
   absl::Status status;   // of folding; the digest means nothing then
   absl::Status written;  // of writing the snapshot
@@ -28,8 +30,10 @@ struct FoldResult {
 
 class FoldThread {
  public:
-  // `done` is called on the thread after each request. The destructor waits for the one at work,
-  // unless `done` itself drops the object.
+  // `done` is called on the thread after each request, unless the object is being destroyed: the
+  // destructor waits for no more than a pass over the parameters and a snapshot at work, and not at
+  // all if `done` itself drops the object. Without room for the fold's working files the request
+  // is tried again every second.
   FoldThread(Fold fold, LedgerReader reader, SnapshotStore store,
              std::function<void(const FoldResult&)> done);
   ~FoldThread();

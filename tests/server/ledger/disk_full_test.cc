@@ -1,14 +1,11 @@
-// A write that the disk takes only in part. The limit on the size of a file stands in for a full
-// disk: it cuts writes short in the same way and needs no privileges.
-#include <signal.h>
-#include <sys/resource.h>
-
+// A write that the disk takes only in part.
 #include <filesystem>
 
 #include "common/base/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/ledger/writer.h"
+#include "tests/server/ledger/file_size_limit.h"
 #include "tests/server/ledger/test_rounds.h"
 
 namespace tally {
@@ -16,28 +13,10 @@ namespace {
 
 using testing::Append;
 using testing::ExpectSame;
+using testing::FileSizeLimit;
 using testing::kLayoutDigest;
 using testing::MakeRound;
 using testing::TestFolder;
-
-// Files may not grow beyond `bytes` while this lives.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(uint64_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &old_), 0);
-    rlimit limit = old_;
-    limit.rlim_cur = bytes;
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FileSizeLimit() {
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &old_), 0);
-    ::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  rlimit old_;
-  void (*old_handler_)(int);
-};
 
 TEST(DiskFullTest, TheFileIsCutBackAndALaterAppendWorks) {
   const TestFolder folder;

@@ -1,15 +1,19 @@
 #include "server/ledger/fold.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/base/file.h"
 #include "common/base/status_matchers.h"
 #include "common/layout/chunk_grid.h"
 #include "common/update/apply_round.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/ledger/format.h"
 #include "server/ledger/writer.h"
+#include "tests/server/ledger/file_size_limit.h"
 #include "tests/server/ledger/real_rounds.h"
 #include "tests/server/ledger/test_rounds.h"
 
@@ -103,7 +107,6 @@ TEST_P(FoldTest, AllAtOnce) {
   TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), kRounds));
   ExpectAt(fold, kRounds);
   EXPECT_EQ(fold.state().size(), GetParam().slots);
-  EXPECT_EQ(fold.memory(), layout_.size() * 4 * (1 + GetParam().slots));
 }
 
 TEST_P(FoldTest, RoundByRoundAsTheyClose) {
@@ -166,6 +169,110 @@ TEST_P(FoldTest, AdvancingBeyondTheLedgerStopsAtItsEnd) {
   Fold fold = FoldFrom(0);
   EXPECT_THAT(fold.AdvanceTo(writer_->reader(), kRounds + 1),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("round 13")));
+  ExpectAt(fold, kRounds);
+}
+
+// Rounds 1 to 3, the buffers' 4, then 5 and 6: from 7 on a block is frozen.
+TEST_P(FoldTest, APassEndsWhereTheChunksChange) {
+  Fold fold = FoldFrom(0);
+  for (const uint64_t end : {3, 4, 6, 7, 8, 11, 12}) {
+    TALLY_ASSERT_OK(fold.AdvanceOnce(writer_->reader(), kRounds));
+    ExpectAt(fold, end);
+  }
+  TALLY_ASSERT_OK(fold.AdvanceOnce(writer_->reader(), kRounds));
+  ExpectAt(fold, kRounds);
+}
+
+TEST_P(FoldTest, APassKeepsItsLimits) {
+  const LedgerReader reader = writer_->reader();
+  for (const uint64_t rounds : {1, 2}) {
+    Fold fold = FoldFrom(0);
+    TALLY_ASSERT_OK(fold.AdvanceOnce(reader, kRounds, {.rounds = rounds}));
+    ExpectAt(fold, rounds);
+  }
+  Fold fold = FoldFrom(0);
+  TALLY_ASSERT_OK(fold.AdvanceOnce(reader, kRounds, {.record_bytes = 1}));  // one at least
+  ExpectAt(fold, 1);
+  const uint64_t bytes = reader.BytesOf(2, 3);
+  Fold second = FoldFrom(0);
+  TALLY_ASSERT_OK(second.AdvanceOnce(reader, kRounds, {.record_bytes = bytes}));
+  ExpectAt(second, reader.BytesOf(1, 2) <= bytes ? 2 : 1);
+  TALLY_ASSERT_OK(second.AdvanceOnce(reader, 2, {}));
+  ExpectAt(second, 2);
+}
+
+TEST_P(FoldTest, AppliesWhatComesBeforeARoundThatCannotBeRead) {
+  const std::string path = folder_ / "ledger/0000000001.seg";
+  TALLY_ASSERT_OK_AND_ASSIGN(std::string bytes, ReadFile(path));
+  const uint64_t second = kSegmentHeaderBytes + writer_->reader().BytesOf(1, 1);
+  ASSERT_LT(second + 60, bytes.size());
+  bytes[second + 60] ^= 1;
+  testing::Overwrite(path, bytes);
+  Fold fold = FoldFrom(0);
+  EXPECT_THAT(fold.AdvanceTo(writer_->reader(), kRounds),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("round 2")));
+  ExpectAt(fold, 1);
+}
+
+TEST_P(FoldTest, ARefusedRoundLeavesTheFoldBeforeItsPass) {
+  auto other = LedgerWriter::Open(folder_ / "other", layout_.digest());
+  TALLY_ASSERT_OK(other);
+  for (TestRound round : {rounds_[0], rounds_[1], rounds_[2]}) {
+    if (round.spec.round() == 3) round.spec.set_learning_rate(-1);
+    TALLY_ASSERT_OK(testing::Append(**other, testing::Close(round.spec, round.payloads)));
+  }
+  Fold fold = FoldFrom(0);
+  EXPECT_THAT(fold.AdvanceTo((*other)->reader(), 3),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("round 3")));
+  ExpectAt(fold, 0);
+  TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), kRounds));
+  ExpectAt(fold, kRounds);
+}
+
+TEST_P(FoldTest, ItsWorkingFilesHaveNoNames) {
+  Fold fold = FoldFrom(0);
+  TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), kRounds));
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "snapshots")) {
+    names.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(names, ::testing::ElementsAre("0000000000"));
+}
+
+TEST_P(FoldTest, TheSnapshotItBeganWithMayGo) {
+  Fold fold = FoldFrom(0);
+  TALLY_ASSERT_OK(store_.Remove(0));
+  ExpectAt(fold, 0);
+  TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), kRounds));
+  ExpectAt(fold, kRounds);
+}
+
+TEST_P(FoldTest, MovedFoldGoesOn) {
+  Fold first = FoldFrom(0);
+  TALLY_ASSERT_OK(first.AdvanceTo(writer_->reader(), 5));
+  Fold second = std::move(first);
+  TALLY_ASSERT_OK(second.AdvanceTo(writer_->reader(), kRounds));
+  ExpectAt(second, kRounds);
+}
+
+TEST_P(FoldTest, DigestsAreThoseOfTheParameters) {
+  Fold fold = FoldFrom(0);
+  for (uint64_t round = 0; round <= kRounds; ++round) {
+    TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), round));
+    EXPECT_EQ(fold.digest(), ParametersDigest(layout_, expected_[round]));
+    EXPECT_EQ(fold.block_digests(), BlockDigests(layout_, expected_[round]));
+  }
+}
+
+// Without room for the working files nothing changes, and it works when there is some.
+TEST_P(FoldTest, NoRoomForTheWorkingCopy) {
+  Fold fold = FoldFrom(0);
+  for (const uint64_t room : {uint64_t{1}, layout_.size() * 4 - 1}) {
+    const testing::FileSizeLimit limit(room);
+    EXPECT_FALSE(fold.AdvanceTo(writer_->reader(), kRounds).ok());
+    ExpectAt(fold, 0);
+  }
+  TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), kRounds));
   ExpectAt(fold, kRounds);
 }
 

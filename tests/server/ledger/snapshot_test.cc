@@ -142,6 +142,45 @@ TEST_F(SnapshotTest, RemovedSnapshotStaysReadableWhereItIsOpen) {
   TALLY_EXPECT_OK(store_.Remove(5));
 }
 
+TEST_F(SnapshotTest, ACopyOutlivesTheFirst) {
+  Write(5, 1);
+  auto first = store_.Open(5);
+  TALLY_ASSERT_OK(first);
+  const Snapshot copy = **first;
+  first->reset();
+  ExpectSame(copy, 5, 1);
+  EXPECT_EQ(copy.chunk_digests(), DenseChunkDigests(layout_, Parameters(5)));
+}
+
+TEST_F(SnapshotTest, ARemovalThatACrashCutShortIsFinishedAtOpen) {
+  Write(5);
+  const std::string left_over = folder_ / "snapshots/.tmp.gone.0000000005";
+  std::filesystem::copy(store_.PathOf(5), left_over);
+  TALLY_ASSERT_OK(store_.Remove(5));
+  EXPECT_FALSE(std::filesystem::exists(left_over));
+  std::filesystem::create_directory(left_over);
+  OpenStore(layout_);
+  EXPECT_FALSE(std::filesystem::exists(left_over));
+}
+
+TEST_F(SnapshotTest, OpeningToReadTouchesNothing) {
+  Write(5);
+  const std::string at_work = folder_ / "snapshots/.tmp.0000000006";
+  std::filesystem::create_directory(at_work);
+  const SnapshotStore reader = SnapshotStore::OpenToRead(folder_ / "snapshots", layout_);
+  EXPECT_THAT(*reader.List(), ElementsAre(5));
+  EXPECT_EQ((*reader.Latest())->round(), 5u);
+  EXPECT_TRUE(std::filesystem::exists(at_work));
+}
+
+TEST_F(SnapshotTest, TakesTheDigestThatTheCallerHas) {
+  TALLY_ASSERT_OK(store_.Write(5, Parameters(5), {}, kConfig,
+                               ParametersDigest(layout_, Parameters(5))));
+  ExpectSame(**store_.Open(5), 5, 0);
+  TALLY_ASSERT_OK(store_.Write(6, Parameters(6), {}, kConfig, 1));  // and believes it
+  ExpectDataLoss(6, "tally.parameters_digest");
+}
+
 TEST_F(SnapshotTest, WritingAgainReplaces) {
   Write(5, 2);
   const std::vector<float> other = RandomFloats(layout_.size(), 999);
