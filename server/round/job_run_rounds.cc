@@ -165,7 +165,8 @@ absl::Status JobRun::OnContributionEnd(Attachment& from, const v1::ContributionE
     return absl::OkStatus();
   }
   stats.set_last_round(end.round());
-  stats.set_contributions(stats.contributions() + 1);
+  // Each stands for a batch: where this place's data goes on. A buffers round takes none.
+  if (!round_->spec().buffers()) stats.set_contributions(stats.contributions() + 1);
   Advance(effects);
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kRounds[] = "60";
+constexpr char kRounds[] = "60";  // a multiple of digest_every: the end is compared
 
 std::string CheckpointOf(Cluster& cluster, const std::string& worker, const std::string& job_id) {
   return cluster.File("state-" + worker + "/jobs/" + job_id + "/checkpoint.safetensors");
@@ -30,32 +30,49 @@ uint64_t RoundOf(const std::string& checkpoint) {
 }
 
 // All have to contribute: what is left out would depend on the time.
-JobText Job() { return LongJob("{count: 2, quorum: 2, round_deadline: 10m}", kRounds); }
+JobText Job(const std::string& model = kSmallVit) {
+  JobText job = LongJob("{count: 2, quorum: 2, round_deadline: 10m}", kRounds);
+  job.model = model;
+  return job;
+}
 
 // Digest of the result of the job that nothing happens to.
-std::string Undisturbed() {
+std::string Undisturbed(const JobText& job) {
   Cluster cluster;
   cluster.StartWorkers(2);
-  const std::string job_id = cluster.Submit(Job());
+  const std::string job_id = cluster.Submit(job);
   cluster.WaitForState(job_id, "SUCCEEDED");
   return DigestOfModel(cluster, job_id, CheckResult(cluster, job_id));
 }
 
-TEST(WorkerCheckpointTest, WorkersStoppedAndStartedAgainChangeNoBitOfTheResult) {
+void StopAndWait(Cluster& cluster, const std::vector<std::string>& workers) {
+  for (const std::string& name : workers) cluster.worker(name).Signal(SIGTERM);
+  for (const std::string& name : workers) EXPECT_EQ(cluster.worker(name).Wait(), 0);
+}
+
+struct Variant {
+  const char* name;
+  const char* model;
+  const char* method;
+};
+
+class StoppedWorkersTest : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(StoppedWorkersTest, ChangeNoBitOfTheResult) {
+  JobText job = Job(GetParam().model);
+  job.method = GetParam().method;
   Cluster cluster;
   cluster.StartWorkers(2);
-  const std::string job_id = cluster.Submit(Job());
+  const std::string job_id = cluster.Submit(job);
   cluster.WaitForRound(job_id, 10);
-  cluster.worker("worker-0").Signal(SIGTERM);
-  EXPECT_EQ(cluster.worker("worker-0").Wait(), 0);
+  StopAndWait(cluster, {"worker-0"});
   EXPECT_GE(RoundOf(CheckpointOf(cluster, "worker-0", job_id)), 9u);
   cluster.StartWorker("worker-0");
   cluster.WaitForRound(job_id, 25);
-  for (const char* name : {"worker-0", "worker-1"}) cluster.worker(name).Signal(SIGTERM);
-  for (const char* name : {"worker-0", "worker-1"}) EXPECT_EQ(cluster.worker(name).Wait(), 0);
+  StopAndWait(cluster, {"worker-0", "worker-1"});
   cluster.StartWorkers(2);
   cluster.WaitForState(job_id, "SUCCEEDED");
-  EXPECT_EQ(DigestOfModel(cluster, job_id, CheckResult(cluster, job_id)), Undisturbed());
+  EXPECT_EQ(DigestOfModel(cluster, job_id, CheckResult(cluster, job_id)), Undisturbed(job));
   const std::vector<std::string> events = cluster.Events(job_id);
   EXPECT_THAT(events, Contains(HasSubstr("worker-0: resumes from its checkpoint of round")).Times(2));
   EXPECT_THAT(events, Contains(HasSubstr("worker-1: resumes from its checkpoint of round")));
@@ -63,6 +80,17 @@ TEST(WorkerCheckpointTest, WorkersStoppedAndStartedAgainChangeNoBitOfTheResult) 
   cluster.WaitForFreeWorkers(2);
   EXPECT_FALSE(std::filesystem::exists(cluster.File("state-worker-0/jobs/" + job_id)));
 }
+
+// Momentum on the worker; buffers and their rounds; the update rule's state.
+INSTANTIATE_TEST_SUITE_P(
+    WorkerCheckpoint, StoppedWorkersTest,
+    ::testing::Values(
+        Variant{"VitLion", kSmallVit, "{name: distributed_lion, weight_decay: 0.1}"},
+        Variant{"ResnetLion",
+                "{architecture: resnet_cifar, config: {depth: 8, num_labels: 4, image_size: 8}}",
+                "{name: distributed_lion, weight_decay: 0.1}"},
+        Variant{"VitAdamw", kSmallVit, "{name: global_adamw, weight_decay: 0.1}"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(WorkerCheckpointTest, AKilledWorkerGoesOnFromTheOneOnItsDisk) {
   Cluster cluster(ClusterSettings{.worker_yaml = "checkpoint_every: 1s\n"});
