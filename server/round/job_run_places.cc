@@ -96,6 +96,7 @@ void JobRun::VacateLeaving(Effects& effects) {
 
 void JobRun::Vacate(uint32_t index, const std::string& reason, Effects& effects) {
   const std::string worker = std::exchange(places_[index], "");
+  stats_[index].clear_name();
   returning_.erase(index);
   observer_->OnEvent("info", worker, absl::StrCat("leaves the job: ", reason));
   if (const auto found = members_.find(worker); found != members_.end()) {

@@ -73,9 +73,14 @@ const progress = job => {
   return td;
 };
 const stateCell = job => {
-  const td = element("td", job.queue_position ? `${job.state} (${job.queue_position})` : job.state);
+  const more = job.held ? "held" : job.queue_position || "";
+  const td = element("td", more ? `${job.state} (${more})` : job.state);
   if (job.state === "FAILED") td.className = "bad";
   return td;
+};
+const places = job => {
+  const want = job.spec.workers, attached = job.workers.filter(w => w.attached).length;
+  return `${attached} / ${want.count}` + (want.max > want.count ? ` to ${want.max}` : "");
 };
 const jobRow = job => {
   const link = element("td"), a = element("a", job.job_id), reason = element("td", job.reason);
@@ -88,11 +93,12 @@ const jobRow = job => {
               job.round ? number(job.loss, 4) : "",
               e.count ? (100 * e.correct / e.count).toFixed(2) + " %" : "",
               job.round ? `${number(job.bits_up, 2)} / ${number(job.bits_down, 2)}` : "",
-              `${job.workers.filter(w => w.attached).length} / ${job.spec.workers.count}`, reason]);
+              places(job), reason]);
 };
-const workerRow = w => row([w.name, w.device, w.job_id || "free", w.data_sets.join(", "),
+const work = w => w.drained ? (w.job_id ? w.job_id + " (drained)" : "drained") : w.job_id || "free";
+const workerRow = w => row([w.name, w.device, work(w), w.data_sets.join(", "),
   Object.entries(w.labels).map(([k, v]) => `${k}=${v}`).join(", "),
-  number(w.heartbeat_age, 1) + " s", w.address, w.version]);
+  w.connected ? number(w.heartbeat_age, 1) + " s" : "not connected", w.address, w.version]);
 const show = status => {
   const line = document.getElementById("server");
   line.className = "dim";

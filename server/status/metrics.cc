@@ -57,10 +57,15 @@ MetricFamily JobsByState(const StatusSnapshot& snapshot) {
 MetricFamily WorkersByState(const StatusSnapshot& snapshot) {
   double free = 0;
   double busy = 0;
-  for (const v1::WorkerInfo& worker : snapshot.workers) ++(worker.job_id().empty() ? free : busy);
-  MetricFamily family = Gauge("tally_workers", "Connected workers, free or at a job.");
+  double drained = 0;
+  for (const v1::WorkerInfo& worker : snapshot.workers) {
+    ++(worker.drained() ? drained : worker.job_id().empty() ? free : busy);
+  }
+  MetricFamily family =
+      Gauge("tally_workers", "Connected workers, free or at a job, and those that are drained.");
   AddValue(family, free, {{"state", "free"}});
   AddValue(family, busy, {{"state", "busy"}});
+  AddValue(family, drained, {{"state", "drained"}});
   return family;
 }
 

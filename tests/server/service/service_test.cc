@@ -26,6 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 Layout FiveChunks() {
   LayoutBuilder builder;
@@ -414,6 +415,71 @@ TEST_F(UploadTest, NamesFromOutsideAreRefused) {
     EXPECT_THAT(status.error_message(), HasSubstr("plain file name"));
   }
   EXPECT_THAT(Left(), IsEmpty());
+}
+
+TEST_F(ServiceTest, PauseResumeDrainAndUndrainAreServed) {
+  TestWorker a(channel_, "a");
+  EXPECT_TRUE(a.Hello());
+  const std::string job = Submit(2, 1);
+  const auto call = [](auto method, auto& stub, const auto& request, auto& response) {
+    grpc::ClientContext context;
+    return (stub.*method)(&context, request, &response);
+  };
+  v1::PauseJobRequest pause;
+  pause.set_job_id(job);
+  pause.set_reason("lunch");
+  v1::JobStatus status;
+  EXPECT_TRUE(call(&v1::JobService::Stub::PauseJob, *jobs_, pause, status).ok());
+  EXPECT_TRUE(status.held());
+  EXPECT_EQ(Job(job).reason(), "held by a person: lunch");
+  v1::ResumeJobRequest resume;
+  resume.set_job_id(job);
+  EXPECT_TRUE(call(&v1::JobService::Stub::ResumeJob, *jobs_, resume, status).ok());
+  EXPECT_FALSE(status.held());
+  resume.set_job_id("job-77");
+  EXPECT_EQ(call(&v1::JobService::Stub::ResumeJob, *jobs_, resume, status).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  v1::DrainWorkerRequest drain;
+  drain.set_name("a");
+  v1::WorkerInfo worker;
+  EXPECT_TRUE(call(&v1::JobService::Stub::DrainWorker, *jobs_, drain, worker).ok());
+  EXPECT_TRUE(worker.drained());
+  EXPECT_THAT(worker.address(), StartsWith("127.0.0.1:"));
+  v1::UndrainWorkerRequest undrain;
+  undrain.set_name("a");
+  EXPECT_TRUE(call(&v1::JobService::Stub::UndrainWorker, *jobs_, undrain, worker).ok());
+  EXPECT_FALSE(worker.drained());
+  drain.set_name("nobody");
+  EXPECT_EQ(call(&v1::JobService::Stub::DrainWorker, *jobs_, drain, worker).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+// With an hour's grace: sessions, exchanges, watches and logs must not wait for it.
+TEST_F(ServiceTest, StreamsWithoutAnEndEndWhenTheServerStops) {
+  TestWorker a(channel_, "a"), b(channel_, "b");
+  const std::string job = StartJob(a, b, 5);
+  grpc::ClientContext watching, logging;
+  v1::WatchJobRequest watch;
+  watch.set_job_id(job);
+  const auto statuses = jobs_->WatchJob(&watching, watch);
+  v1::JobStatus status;
+  EXPECT_TRUE(statuses->Read(&status));
+  v1::GetLogsRequest logs;
+  logs.set_job_id(job);
+  logs.set_follow(true);
+  const auto events = jobs_->GetLogs(&logging, logs);
+  v1::JobEvent event;
+  EXPECT_TRUE(events->Read(&event));
+  server_->Stop(absl::Hours(1));
+  while (statuses->Read(&status)) {
+  }
+  while (events->Read(&event)) {
+  }
+  for (const grpc::Status& end :
+       {a.EndSession(), b.EndSession(), a.EndExchange(), statuses->Finish(), events->Finish()}) {
+    EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE) << end.error_message();
+    EXPECT_THAT(end.error_message(), HasSubstr("the server is stopping"));
+  }
 }
 
 TEST_F(ServiceTest, ResultOfAnUnfinishedJobIsRefused) {

@@ -38,7 +38,7 @@ TEST(Metrics, EverythingIsThereBeforeAnythingHappened) {
         "tally_contributions_refused_total{reason=\"damaged\"}",
         "tally_contributions_refused_total{reason=\"abstained\"}", "tally_jobs{state=\"PENDING\"}",
         "tally_jobs{state=\"CANCELLED\"}", "tally_workers{state=\"free\"}",
-        "tally_workers{state=\"busy\"}", "tally_uptime_seconds"}) {
+        "tally_workers{state=\"busy\"}", "tally_workers{state=\"drained\"}", "tally_uptime_seconds"}) {
     EXPECT_EQ(ValueOf(text, series), 0) << series;
   }
   EXPECT_GT(ValueOf(text, "tally_resident_memory_bytes"), 1e6);
@@ -111,6 +111,15 @@ TEST(Metrics, ManyThreads) {
   const std::string text = metrics.Text(StatusSnapshot());
   EXPECT_EQ(ValueOf(text, "tally_rounds_closed_total"), 4000);
   EXPECT_EQ(ValueOf(text, "tally_contributions_refused_total{reason=\"damaged\"}"), 4000);
+}
+
+TEST(Metrics, DrainedWorkersAreNeitherFreeNorBusy) {
+  StatusSnapshot snapshot = MakeSnapshot();
+  for (v1::WorkerInfo& worker : snapshot.workers) worker.set_drained(true);
+  const std::string text = Metrics().Text(snapshot);
+  EXPECT_EQ(ValueOf(text, "tally_workers{state=\"free\"}"), 0);
+  EXPECT_EQ(ValueOf(text, "tally_workers{state=\"busy\"}"), 0);
+  EXPECT_EQ(ValueOf(text, "tally_workers{state=\"drained\"}"), 3);
 }
 
 }  // namespace
