@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "spdlog/spdlog.h"
 #include "worker/training_loop.h"
@@ -77,7 +78,12 @@ JobCheckpoint TrainingLoop::CopyState() const {
 }
 
 void TrainingLoop::CheckpointIfDue() {
-  if (saver_->Due() && replica_->round().has_value() && !torn_) saver_->Save(CopyState());
+  if (!saver_->Due() || !replica_->round().has_value() || torn_) return;
+  const absl::Duration start = Clock::System().Steady();
+  JobCheckpoint copy = CopyState();
+  spdlog::debug("checkpoint of round {}: copying it took {}", copy.round,
+                absl::FormatDuration(Clock::System().Steady() - start));
+  saver_->Save(std::move(copy));
 }
 
 void TrainingLoop::KeepOrRemoveCheckpoint() {

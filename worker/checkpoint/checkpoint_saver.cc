@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "spdlog/spdlog.h"
 
 namespace tally {
 
@@ -39,7 +40,10 @@ void CheckpointSaver::Wait() {
 }
 
 void CheckpointSaver::Write(const JobCheckpoint& checkpoint) {
+  const absl::Duration start = clock_->Steady();
   const absl::Status written = folder_.Write(checkpoint);
+  spdlog::debug("checkpoint of round {}: writing it took {}", checkpoint.round,
+                absl::FormatDuration(clock_->Steady() - start));
   const bool was_failing = std::exchange(failing_, !written.ok());
   if (!written.ok() && !was_failing) {
     report_("warning", absl::StrCat("its checkpoint is not written, training goes on: ",
