@@ -24,9 +24,12 @@ namespace {
 
 std::vector<std::string> Arguments(const std::string& role, const MissedRounds& missed,
                                    const std::string& folder, const std::string& server) {
-  return {absl::StrCat("--role=", role),     absl::StrCat("--parameters=", missed.parameters),
-          absl::StrCat("--missed=", missed.rounds), absl::StrCat("--folder=", folder),
-          absl::StrCat("--server=", server)};
+  std::vector<std::string> arguments = {absl::StrCat("--role=", role),
+                                        absl::StrCat("--parameters=", missed.parameters),
+                                        absl::StrCat("--missed=", missed.rounds)};
+  if (!folder.empty()) arguments.push_back(absl::StrCat("--folder=", folder));
+  if (!server.empty()) arguments.push_back(absl::StrCat("--server=", server));
+  return arguments;
 }
 
 // Seconds that a joiner took; 0 if it broke.
