@@ -9,6 +9,14 @@
 #include "common/update/update_rule.h"
 
 namespace tally {
+namespace {
+
+// Whatever is wrong with the disk, it may be put right.
+absl::Status NoWorkingFiles(const absl::Status& why) {
+  return absl::UnavailableError(absl::StrCat("no working files: ", why.message()));
+}
+
+}  // namespace
 
 Fold::Fold(const Layout& layout, const Snapshot& snapshot)
     : layout_(layout),
@@ -35,14 +43,15 @@ std::vector<absl::Span<const float>> Fold::state() const {
 
 absl::Status Fold::MakeWorkingCopy() {
   if (!snapshot_.has_value()) return absl::OkStatus();
-  TALLY_ASSIGN_OR_RETURN(WorkingArray parameters,
-                         WorkingArray::CopyOf(folder_, snapshot_->parameters()));
+  auto parameters = WorkingArray::CopyOf(folder_, snapshot_->parameters());
+  if (!parameters.ok()) return NoWorkingFiles(parameters.status());
   std::vector<WorkingArray> state;
   for (const absl::Span<const float> slot : snapshot_->state()) {
-    TALLY_ASSIGN_OR_RETURN(WorkingArray copy, WorkingArray::CopyOf(folder_, slot));
-    state.push_back(std::move(copy));
+    auto copy = WorkingArray::CopyOf(folder_, slot);
+    if (!copy.ok()) return NoWorkingFiles(copy.status());
+    state.push_back(*std::move(copy));
   }
-  parameters_ = std::move(parameters);
+  parameters_ = *std::move(parameters);
   state_ = std::move(state);
   snapshot_.reset();
   return absl::OkStatus();
@@ -55,8 +64,9 @@ absl::Status Fold::MakeState(absl::Span<const LedgerStep> rounds) {
     slots = std::max(slots, static_cast<size_t>(rule->state_slots()));
   }
   while (state_.size() < slots) {
-    TALLY_ASSIGN_OR_RETURN(WorkingArray zeros, WorkingArray::Zeros(folder_, layout_.size()));
-    state_.push_back(std::move(zeros));
+    auto zeros = WorkingArray::Zeros(folder_, layout_.size());
+    if (!zeros.ok()) return NoWorkingFiles(zeros.status());
+    state_.push_back(*std::move(zeros));
   }
   return absl::OkStatus();
 }

@@ -33,9 +33,10 @@ class Fold {
   // Keeps the snapshot open until the first round.
   static Fold FromSnapshot(const Layout& layout, const Snapshot& snapshot);
 
-  // The next round. FAILED_PRECONDITION for another one; otherwise the errors of ApplyRounds and of
-  // WorkingArray. After an error the fold is as it was. State that the update rule needs and no
-  // earlier round had starts as zeros.
+  // The next round. FAILED_PRECONDITION for another one; UNAVAILABLE if the working files cannot be
+  // made now, for want of room or another reason; otherwise the errors of ApplyRounds. After an
+  // error the fold is as it was. State that the update rule needs and no earlier round had starts
+  // as zeros.
   absl::Status Apply(const v1::RoundSpec& spec, absl::Span<const ByteSpan> aggregates);
   absl::Status Apply(const LedgerRound& round) { return Apply(round.spec, round.aggregates); }
   // Applies the rounds up to and with `round`. OUT_OF_RANGE if the fold is past it already. After

@@ -1,13 +1,14 @@
 #include "server/round/fold_thread.h"
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/base/logging.h"
 #include "common/base/status.h"
 
 namespace tally {
@@ -36,8 +37,8 @@ class FoldThread::Worker {
     stopping_ = true;
   }
   void Run() {
-    while (const std::optional<FoldRequest> request = Take()) {
-      const absl::Status status = AdvanceTo(request->round);
+    while (std::optional<FoldRequest> request = Take()) {
+      const absl::Status status = AdvanceFor(*request);
       if (absl::IsCancelled(status)) return;
       done_(Answer(*request, status));
     }
@@ -64,18 +65,34 @@ class FoldThread::Worker {
   }
 
   // CANCELLED when there is to be no answer any more.
-  absl::Status AdvanceTo(uint64_t round) {
-    while (fold_.round() < round) {
+  absl::Status AdvanceFor(FoldRequest& request) {
+    while (fold_.round() < request.round) {
       if (Stopping()) return absl::CancelledError("the fold is being stopped");
-      const absl::Status status = fold_.AdvanceOnce(reader_, round);
-      if (absl::IsResourceExhausted(status)) {
-        spdlog::warn("{}; trying again", std::string(status.message()));
-        if (Stopping(kRetryInterval)) return absl::CancelledError("the fold is being stopped");
+      const absl::Status status = fold_.AdvanceOnce(reader_, request.round);
+      if (absl::IsUnavailable(status)) {
+        RefuseSnapshots(request, status);
+        (void)Stopping(kRetryInterval);
       } else {
         TALLY_RETURN_IF_ERROR(status);
       }
     }
     return absl::OkStatus();
+  }
+
+  // Answers those who wait for a snapshot; their digests still come.
+  void RefuseSnapshots(FoldRequest& request, const absl::Status& status) {
+    std::vector<FoldRequest> refused;
+    const auto refuse = [&](FoldRequest& wanted) {
+      if (std::exchange(wanted.snapshot, false)) refused.push_back({wanted.round, true});
+    };
+    refuse(request);
+    {
+      absl::MutexLock lock(&mutex_);
+      std::for_each(requests_.begin(), requests_.end(), refuse);
+    }
+    for (const FoldRequest& wanted : refused) {
+      if (!Stopping()) done_(Answer(wanted, status));
+    }
   }
 
   FoldResult Answer(const FoldRequest& request, const absl::Status& status) const {

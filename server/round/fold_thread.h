@@ -32,8 +32,8 @@ class FoldThread {
  public:
   // `done` is called on the thread after each request, unless the object is being destroyed: the
   // destructor waits for no more than a pass over the parameters and a snapshot at work, and not at
-  // all if `done` itself drops the object. Without room for the fold's working files the request
-  // is tried again every second.
+  // all if `done` itself drops the object. Without room for the fold's working files it tries again
+  // every second, and answers UNAVAILABLE to who wants a snapshot; the digest still comes.
   FoldThread(Fold fold, LedgerReader reader, SnapshotStore store,
              std::function<void(const FoldResult&)> done);
   ~FoldThread();

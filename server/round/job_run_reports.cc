@@ -85,7 +85,11 @@ void JobRun::OnFolded(const FoldResult& result) {
   {
     absl::MutexLock lock(&mutex_);
     if (IsTerminalState()) return;
-    if (!result.status.ok()) {
+    if (absl::IsUnavailable(result.status)) {  // no room for the fold, so none for the snapshot
+      FoldResult unwritten = result;
+      unwritten.written = result.status;
+      OnSnapshot(unwritten);
+    } else if (!result.status.ok()) {
       End(v1::FAILED, absl::StrCat("folding round ", result.round, ": ", result.status.message()),
           effects);
     } else {

@@ -269,7 +269,8 @@ TEST_P(FoldTest, NoRoomForTheWorkingCopy) {
   Fold fold = FoldFrom(0);
   for (const uint64_t room : {uint64_t{1}, layout_.size() * 4 - 1}) {
     const testing::FileSizeLimit limit(room);
-    EXPECT_FALSE(fold.AdvanceTo(writer_->reader(), kRounds).ok());
+    EXPECT_THAT(fold.AdvanceTo(writer_->reader(), kRounds),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no working files")));
     ExpectAt(fold, 0);
   }
   TALLY_ASSERT_OK(fold.AdvanceTo(writer_->reader(), kRounds));
