@@ -107,6 +107,7 @@ absl::Status JobRun::OpenLedger() {
     observer_->OnEvent("warning", "", absl::StrCat("ledger: cut off ", writer_->cut_bytes(),
                                                    " bytes: ", writer_->cut_reason()));
   }
+  digest_log_ = DigestLog::Open(options_.folder, *layout_, writer_->last_round());
   sync_ = std::make_unique<SyncThread>(writer_.get(), [this](const absl::Status& failed) {
     Fail(absl::StrCat("ledger: ", failed.message()));
   });

@@ -24,6 +24,7 @@
 #include "common/wire/frame.h"
 #include "proto/tally/v1/job.pb.h"
 #include "proto/tally/v1/training.pb.h"
+#include "server/ledger/digest_log.h"
 #include "server/ledger/keep.h"
 #include "server/ledger/reader.h"
 #include "server/ledger/snapshot.h"
@@ -250,8 +251,11 @@ class JobRun {
   void ForgetOldRounds() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnSnapshot(const FoldResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WriteResultAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint64_t expected,
-                     Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Resynchronise(uint32_t worker, const v1::ParametersDigest& found,
+                     const v1::ParametersDigest& expected, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string DifferingBlocks(const v1::ParametersDigest& found,
+                              const v1::ParametersDigest& expected) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CompareDigests(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishEvaluations() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExpectReports(const v1::RoundSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -319,8 +323,9 @@ class JobRun {
 
   ReportTable<v1::Evaluation> evaluations_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> evaluation_steps_ ABSL_GUARDED_BY(mutex_);  // by round
-  ReportTable<uint64_t> digests_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, uint64_t> true_digests_ ABSL_GUARDED_BY(mutex_);
+  ReportTable<v1::ParametersDigest> digests_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, v1::ParametersDigest> true_digests_ ABSL_GUARDED_BY(mutex_);  // by round
+  std::unique_ptr<DigestLog> digest_log_ ABSL_GUARDED_BY(mutex_);
   uint64_t mismatches_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<FoldResult> result_ ABSL_GUARDED_BY(mutex_);  // the last snapshot
   absl::Duration result_at_ ABSL_GUARDED_BY(mutex_);

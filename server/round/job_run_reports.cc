@@ -1,8 +1,10 @@
 // After a round: evaluations, the comparison of digests, and the job's end.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/digest.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
@@ -57,7 +59,9 @@ void JobRun::PublishEvaluations() {
 
 void JobRun::OnDigest(const Attachment& from, const v1::ParametersDigest& digest,
                       Effects& effects) {
-  digests_.Report(digest.round(), from.index, digest.digest());
+  if (digests_.Report(digest.round(), from.index, digest)) {
+    digest_log_->Append(digest.round(), from.worker, digest.digest(), digest.blocks());
+  }
   CompareDigests(effects);
   FinishIfDone(effects);
 }
@@ -93,7 +97,10 @@ void JobRun::OnFolded(const FoldResult& result) {
       End(v1::FAILED, absl::StrCat("folding round ", result.round, ": ", result.status.message()),
           effects);
     } else {
-      true_digests_[result.round] = result.digest;
+      v1::ParametersDigest& truth = true_digests_[result.round];
+      truth.set_round(result.round);
+      truth.set_digest(result.digest);
+      *truth.mutable_blocks() = {result.blocks.begin(), result.blocks.end()};
       observer_->OnProgress([&](v1::JobStatus& status) {
         status.set_parameters_digest(DigestToString(result.digest));
         status.set_parameters_digest_round(result.round);
@@ -138,8 +145,8 @@ void JobRun::CompareDigests(Effects& effects) {
       continue;
     }
     for (const auto& [worker, digest] : std::exchange(row->second.reports, {})) {
-      if (digest == truth->second) continue;
-      Resynchronise(worker, row->first, digest, truth->second, effects);
+      if (digest.digest() == truth->second.digest()) continue;
+      Resynchronise(worker, digest, truth->second, effects);
     }
     row = row->second.complete() ? rows.erase(row) : std::next(row);
   }
@@ -148,13 +155,27 @@ void JobRun::CompareDigests(Effects& effects) {
   }
 }
 
-void JobRun::Resynchronise(uint32_t worker, uint64_t round, uint64_t found, uint64_t expected,
-                           Effects& effects) {
+// " in blocks head, layer.3", as far as the worker has said.
+std::string JobRun::DifferingBlocks(const v1::ParametersDigest& found,
+                                    const v1::ParametersDigest& expected) const {
+  std::vector<absl::string_view> names;
+  for (int i = 0; i < std::min(found.blocks_size(), expected.blocks_size()); ++i) {
+    if (found.blocks(i) != expected.blocks(i)) {
+      names.push_back(layout_->blocks()[static_cast<size_t>(i)].name);
+    }
+  }
+  if (names.empty()) return "";
+  return absl::StrCat(names.size() == 1 ? " in block " : " in blocks ", absl::StrJoin(names, ", "));
+}
+
+void JobRun::Resynchronise(uint32_t worker, const v1::ParametersDigest& found,
+                           const v1::ParametersDigest& expected, Effects& effects) {
   ++mismatches_;
   const std::string name = places_[worker];
   const std::string message = absl::StrCat(
-      "round ", round, ": parameters differ from the ledger's: expected digest ",
-      DigestToString(expected), ", found ", DigestToString(found), "; the worker is resynchronised");
+      "round ", found.round(), ": parameters differ from the ledger's",
+      DifferingBlocks(found, expected), ": expected digest ", DigestToString(expected.digest()),
+      ", found ", DigestToString(found.digest()), "; the worker is resynchronised");
   observer_->OnEvent("error", name, message);
   observer_->OnProgress([&](v1::JobStatus& status) { status.set_mismatches(mismatches_); });
   resynchronise_[worker] = true;

@@ -212,7 +212,7 @@ TEST_F(JobRunTest, WorkerThatDiffersIsToldAndGetsASnapshot) {
   StartJob();
   c_.SpoilParameters();
   PlayRound();
-  ASSERT_TRUE(observer_.WaitForEvent("parameters differ"));
+  ASSERT_TRUE(observer_.WaitForEvent("c: round 1: parameters differ from the ledger's in block a: "));
   Settle();
   ASSERT_TRUE(c_.finish().has_value());
   EXPECT_THAT(*c_.finish(), StatusIs(absl::StatusCode::kAborted, HasSubstr("parameters differ")));

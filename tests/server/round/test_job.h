@@ -390,6 +390,8 @@ class TestWorker {
     if (folding_.compare_digest()) {
       frame.mutable_parameters()->set_round(folding_.round());
       frame.mutable_parameters()->set_digest(digest());
+      const std::vector<uint64_t> blocks = BlockDigests(layout_, parameters_);
+      *frame.mutable_parameters()->mutable_blocks() = {blocks.begin(), blocks.end()};
       EXPECT_THAT(Send(frame), IsOk());
     }
     if (folding_.evaluate()) {
