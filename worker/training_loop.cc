@@ -112,10 +112,8 @@ absl::Status TrainingLoop::RunStreams() {
   for (;;) {
     const absl::Status status = RunStream();
     if (stopped_) return absl::OkStatus();
-    if (absl::IsAborted(status)) {  // this replica is wrong, by the server's word or by its rounds
-      replica_->Invalidate();
-      options_.report("warning", std::string(status.message()));
-    }
+    // This replica is wrong, by the server's word, which it has put into the job's log, or by OnRound.
+    if (absl::IsAborted(status)) replica_->Invalidate();
     if (WaitOrLeft(absl::ZeroDuration())) return absl::CancelledError("no longer at this job");
     if (IsFinal(status)) return status;
     const absl::Duration pause = backoff_.Next();
@@ -227,7 +225,9 @@ absl::Status TrainingLoop::OnRound(const v1::ServerFrame& frame) {
     const std::string what = absl::StrCat("round ", spec.round(), " is open, but this worker is at ",
                                           *replica_->round());
     // Attaching again tells the server. If it insists these rounds are not the ledger's.
-    return std::exchange(ahead_, !ahead_) ? absl::AbortedError(what) : absl::UnavailableError(what);
+    if (!std::exchange(ahead_, !ahead_)) return absl::UnavailableError(what);
+    Report("warning", absl::StrCat(what, ": its rounds are not the ledger's, it takes a snapshot"));
+    return absl::AbortedError(what);
   }
   ahead_ = false;
   live_ = true;
@@ -371,8 +371,11 @@ absl::Status TrainingLoop::AfterRound(const v1::RoundClosed& closed) {
 
 // This worker's share of the test split; one that joined later has none of shared data.
 absl::Status TrainingLoop::Evaluate(const v1::RoundSpec& spec) {
-  if (options_.shared_data && options_.assignment.index() >= shares()) return absl::OkStatus();
-  TALLY_ASSIGN_OR_RETURN(const Score score, EvaluateShare(*model_, *data_, share(), shares()));
+  // Of shared data the first ones' shares are all of it; the server waits for the others' word, too.
+  Score score;
+  if (!options_.shared_data || options_.assignment.index() < shares()) {
+    TALLY_ASSIGN_OR_RETURN(score, EvaluateShare(*model_, *data_, share(), shares()));
+  }
   v1::WorkerFrame frame;
   v1::Evaluation* evaluation = frame.mutable_evaluation();
   evaluation->set_round(spec.round());

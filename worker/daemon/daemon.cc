@@ -12,6 +12,7 @@
 #include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
 #include "spdlog/spdlog.h"
+#include "worker/checkpoint/checkpoint_folder.h"
 #include "worker/daemon/check_machine.h"
 #include "worker/model/model.h"
 
@@ -57,7 +58,12 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(WorkerConfig config) {
 
 Daemon::~Daemon() {
   Stop();
-  EndWork();
+  std::thread thread;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (work_ != nullptr) thread = std::move(work_->thread);
+  }
+  if (thread.joinable()) thread.join();
   if (heart_.joinable()) heart_.join();
 }
 
@@ -187,10 +193,11 @@ void Daemon::OnAssignment(const v1::Assignment& assignment) {
     absl::MutexLock lock(&mutex_);
     if (IsAt(assignment)) return;
   }
-  EndWork();
+  if (!EndWork()) return;
   spdlog::info("job {} ({}): worker {} of {}", assignment.job_id(), assignment.spec().name(),
                assignment.index(), assignment.count());
   absl::MutexLock lock(&mutex_);
+  if (stopping_) return;
   work_ = std::make_unique<Work>();
   work_->job_id = assignment.job_id();
   work_->job_key = assignment.job_key();
@@ -205,26 +212,36 @@ bool Daemon::IsAt(const v1::Assignment& assignment) const {
 
 void Daemon::OnRelease(const v1::Release& release) {
   absl::MutexLock lock(&mutex_);
-  if (work_ == nullptr || work_->job_id != release.job_id() || work_->done) return;
+  if (work_ == nullptr || work_->job_id != release.job_id() || work_->done) {
+    // It may have ended while this daemon was away, or in an error.
+    const auto folder = CheckpointFolder::Of(config_.state_dir, release.job_id());
+    if (folder.ok()) folder->Remove();
+    return;
+  }
   spdlog::info("job {}: released: {}", release.job_id(), release.reason());
   work_->cancelled = true;
   if (work_->loop != nullptr) work_->loop->Cancel();
 }
 
-// Ends the job at work, if there is one, and waits for its thread. Unless the daemon stops, another
-// job takes its place.
-void Daemon::EndWork() {
+// Another job takes the place of the one at work.
+bool Daemon::EndWork() {
   std::thread thread;
   {
     absl::MutexLock lock(&mutex_);
-    if (work_ == nullptr) return;
+    if (work_ == nullptr) return true;
     work_->cancelled = true;
-    if (work_->loop != nullptr) stopping_ ? work_->loop->Stop() : work_->loop->Cancel();
+    if (work_->loop != nullptr) work_->loop->Cancel();
+    const auto over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return work_->done || stopping_;
+    };
+    mutex_.Await(absl::Condition(&over));
+    if (!work_->done) return false;
     thread = std::move(work_->thread);
   }
-  if (thread.joinable()) thread.join();
+  thread.join();
   absl::MutexLock lock(&mutex_);
   work_.reset();
+  return true;
 }
 
 void Daemon::DoJob(const v1::Assignment& assignment) {

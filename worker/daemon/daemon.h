@@ -59,7 +59,8 @@ class Daemon {
   absl::Status Train(const v1::Assignment& assignment);
   absl::StatusOr<TrainingOptions> OptionsFor(const v1::Assignment& assignment);
   void Report(const std::string& job_id, const std::string& level, const std::string& message);
-  void EndWork();
+  // Ends the job at work, if there is one, and waits for it; false if the daemon is to stop first.
+  bool EndWork();
   bool IsAt(const v1::Assignment& assignment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Beat();
 

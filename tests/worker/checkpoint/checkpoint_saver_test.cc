@@ -1,5 +1,8 @@
 #include "worker/checkpoint/checkpoint_saver.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <vector>
 
 #include "common/base/file.h"
@@ -99,6 +102,25 @@ TEST_F(CheckpointSaverTest, AFailureIsSaidOnceAndItsEndToo) {
   EXPECT_EQ(reports_.back(), "info: its checkpoints are written again");
   saver->SaveNow(OfRound(4));
   EXPECT_EQ(reports_.size(), 2u);
+}
+
+// No file may grow beyond some bytes: the write breaks off in the middle, as on a full disk.
+TEST_F(CheckpointSaverTest, AWriteThatBreaksOffLeavesTheOneOfBefore) {
+  const auto saver = Make(absl::Seconds(60));
+  saver->SaveNow(OfRound(1));
+  JobCheckpoint large = OfRound(2);
+  large.parameters.assign(100000, 1.0f);
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {100000, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  saver->SaveNow(large);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(reports_, ElementsAre(HasSubstr("its checkpoint is not written")));
+  EXPECT_EQ(RoundOnDisk(), 1u);
+  saver->SaveNow(large);
+  EXPECT_EQ(RoundOnDisk(), 2u);
 }
 
 }  // namespace

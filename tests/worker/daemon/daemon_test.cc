@@ -1,12 +1,14 @@
 // The daemon's session without a server, or with one that comes back elsewhere.
 #include "worker/daemon/daemon.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/base/file.h"
 #include "common/base/status_matchers.h"
 #include "common/rpc/server_builder.h"
 #include "gmock/gmock.h"
@@ -27,6 +29,7 @@ using ::testing::HasSubstr;
 class FakeSessions final : public v1::TrainingService::Service {
  public:
   absl::Notification joined;
+  std::string release;  // a job that is released at once
 
  private:
   grpc::Status Session(grpc::ServerContext*,
@@ -36,6 +39,10 @@ class FakeSessions final : public v1::TrainingService::Service {
     v1::SessionDown down;
     down.mutable_welcome()->set_heartbeat_ms(1000);
     stream->Write(down);
+    if (!release.empty()) {
+      down.mutable_release()->set_job_id(release);
+      stream->Write(down);
+    }
     if (!joined.HasBeenNotified()) joined.Notify();
     while (stream->Read(&up)) continue;
     return grpc::Status::OK;
@@ -128,6 +135,20 @@ TEST_F(DaemonTest, AServerThatComesBackAtAnotherAddressOfItsNameIsFound) {
     runner.join();
   }
   TALLY_EXPECT_OK(status);
+}
+
+TEST_F(DaemonTest, AJobThatEndedMeanwhileLeavesNothing) {
+  const std::string folder = state_.File("worker/jobs/job-7");
+  TALLY_ASSERT_OK(MakeFolders(folder));
+  RunningFake fake("127.0.0.1:0");
+  fake.sessions.release = "job-7";
+  config_.server = fake.running.address.ToString();
+  const std::unique_ptr<Daemon> daemon = Make();
+  std::thread runner([&] { TALLY_EXPECT_OK(daemon->Run()); });
+  fake.sessions.joined.WaitForNotification();
+  while (std::filesystem::exists(folder)) std::this_thread::yield();
+  daemon->Stop();
+  runner.join();
 }
 
 TEST_F(DaemonTest, DoesNotStartOnDataThatIsNotThere) {
