@@ -1,8 +1,9 @@
 // The fold's speed: parameters times rounds a second, one round a pass and 16 rounds a pass, each
 // against a plain pass that reads and writes the same parameters. Turn by turn in one run, one core,
-// medians of the thread's own time; majority rounds.
+// medians of the thread's own time; majority rounds. In memory, and in a working file as the server
+// folds in.
 //
-// fold_bench [--parameters=67108864] [--repetitions=9]
+// fold_bench [--parameters=67108864] [--repetitions=9] [--folder=/tmp]
 #include <time.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 #include "CLI/CLI.hpp"
 #include "common/update/apply_round.h"
+#include "server/ledger/working_array.h"
 #include "tests/bench/bench_rounds.h"
 
 namespace tally::bench {
@@ -66,7 +68,7 @@ void Print(const std::vector<Row>& rows, double parameters) {
   }
 }
 
-void Run(uint64_t parameters, int repetitions) {
+void Run(uint64_t parameters, int repetitions, const std::string& folder) {
   const Layout layout = OneBlock(parameters);
   std::vector<BenchRound> rounds;
   for (uint64_t number = 1; number <= kRounds; ++number) {
@@ -76,9 +78,12 @@ void Run(uint64_t parameters, int repetitions) {
   for (const BenchRound& round : rounds) steps.push_back({&round.spec, round.spans});
   std::vector<float> values(parameters, 1.0f);
   const absl::Span<float> x = absl::MakeSpan(values);
-  const auto apply = [&](size_t first, size_t count) {
-    Check(ApplyRounds(layout, absl::MakeSpan(steps).subspan(first, count), x, {}));
+  auto working = WorkingArray::CopyOf(folder, values);
+  Check(working.status());
+  const auto apply_to = [&](absl::Span<float> to, size_t first, size_t count) {
+    Check(ApplyRounds(layout, absl::MakeSpan(steps).subspan(first, count), to, {}));
   };
+  const auto apply = [&](size_t first, size_t count) { apply_to(x, first, count); };
   std::vector<Row> rows;
   rows.push_back({"plain read and write", 0, [&] { PlainPass(x); }});
   rows.push_back({"1 round a pass", 1, [&] { apply(0, 1); }});
@@ -87,6 +92,9 @@ void Run(uint64_t parameters, int repetitions) {
   rows.push_back({"16 rounds, 16 passes", kRounds, [&] {
                     for (size_t i = 0; i < kRounds; ++i) apply(i, 1);
                   }});
+  rows.push_back({"1 round a pass, in a file", 1, [&] { apply_to(working->values(), 0, 1); }});
+  rows.push_back({"16 rounds a pass, in a file", kRounds,
+                  [&] { apply_to(working->values(), 0, kRounds); }});
   Measure(rows, repetitions);
   Print(rows, static_cast<double>(parameters));
 }
@@ -97,10 +105,12 @@ void Run(uint64_t parameters, int repetitions) {
 int main(int argc, char** argv) {
   uint64_t parameters = 64u << 20;
   int repetitions = 9;
+  std::string folder = "/tmp";
   CLI::App app("The speed of the fold");
   app.add_option("--parameters", parameters)->check(CLI::PositiveNumber);
   app.add_option("--repetitions", repetitions)->check(CLI::PositiveNumber);
+  app.add_option("--folder", folder)->check(CLI::ExistingDirectory);
   CLI11_PARSE(app, argc, argv);
-  tally::bench::Run(parameters, repetitions);
+  tally::bench::Run(parameters, repetitions, folder);
   return 0;
 }

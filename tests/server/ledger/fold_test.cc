@@ -1,6 +1,7 @@
 #include "server/ledger/fold.h"
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -285,6 +286,40 @@ INSTANTIATE_TEST_SUITE_P(Methods, FoldTest,
                          [](const auto& info) {
                            return std::string(info.param.reduction) + "_" + info.param.rule;
                          });
+
+uint64_t OwnMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "RssAnon:") continue;
+    uint64_t kibibytes = 0;
+    status >> kibibytes;
+    return kibibytes << 10;
+  }
+  ADD_FAILURE() << "no RssAnon in /proc/self/status";
+  return 0;
+}
+
+// 64 MiB of parameters and as much state: neither is the process's own memory.
+TEST(FoldMemoryTest, ParametersAndStateAreInFiles) {
+  constexpr uint64_t kParameters = 16 << 20;
+  const TestFolder folder;
+  LayoutBuilder builder;
+  builder.AddBlock("body").AddTensor("body.weight", {kParameters - 64});
+  builder.AddBlock("head").AddTensor("head.weight", {64});
+  const Layout layout = *builder.Build();
+  const SnapshotStore store = *SnapshotStore::Open(folder / "snapshots", layout);
+  TALLY_ASSERT_OK(store.Write(0, std::vector<float>(kParameters, 0.5f), {}, ""));
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto snapshot, store.Latest());
+  const TestRound first = RealRound(layout, 1, "dense_mean", "lion_step", 1);
+  const TestRound second = RealRound(layout, 2, "dense_mean", "lion_step", 1);
+  const uint64_t before = OwnMemory();
+  Fold fold = Fold::FromSnapshot(layout, *snapshot);
+  TALLY_ASSERT_OK(fold.Apply(first.spec, first.spans()));
+  TALLY_ASSERT_OK(fold.Apply(second.spec, second.spans()));
+  EXPECT_NE(fold.digest(), snapshot->parameters_digest());
+  TALLY_ASSERT_OK(fold.WriteSnapshot(store));
+  EXPECT_LT(OwnMemory(), before + (8 << 20));
+}
 
 }  // namespace
 }  // namespace tally
