@@ -100,6 +100,7 @@ class FoldThread::Worker {
     result.round = request.round;
     result.snapshot = request.snapshot;
     result.status = status;
+    if (request.snapshot) result.written = status;
     if (!status.ok()) return result;
     result.digest = fold_.digest();
     result.blocks = fold_.block_digests();

@@ -25,7 +25,7 @@ struct FoldResult {
   std::vector<uint64_t> blocks;  // BlockDigests of them
   bool snapshot = false;
   absl::Status status;   // of folding; the digest means nothing then
-  absl::Status written;  // of writing the snapshot
+  absl::Status written;  // of writing the snapshot; `status` if it came to none
 };
 
 class FoldThread {

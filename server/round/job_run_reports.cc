@@ -90,9 +90,7 @@ void JobRun::OnFolded(const FoldResult& result) {
     absl::MutexLock lock(&mutex_);
     if (IsTerminalState()) return;
     if (absl::IsUnavailable(result.status)) {  // no room for the fold, so none for the snapshot
-      FoldResult unwritten = result;
-      unwritten.written = result.status;
-      OnSnapshot(unwritten);
+      OnSnapshot(result);
     } else if (!result.status.ok()) {
       End(v1::FAILED, absl::StrCat("folding round ", result.round, ": ", result.status.message()),
           effects);
