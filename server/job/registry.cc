@@ -362,7 +362,12 @@ absl::StatusOr<JobRegistry::Notices> JobRegistry::CommitTransition(const std::st
     }
     planned = Plan(now, to, reason);
   }
-  TALLY_RETURN_IF_ERROR(store_->SaveState(planned));
+  if (const absl::Status saved = store_->SaveState(planned); !saved.ok()) {
+    if (IsTerminal(to)) return saved;
+    // A full disk must not hide that it pauses the job. After a restart the run finds its state anew.
+    spdlog::error("{}: {} is not written: {}", job_id, std::string(JobStateName(to)),
+                  std::string(saved.message()));
+  }
   absl::MutexLock lock(&mutex_);
   return Adopt(planned);
 }

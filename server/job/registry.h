@@ -58,7 +58,8 @@ class JobRegistry {
   absl::Status SetPlaces(const std::string& job_id, const std::vector<std::string>& workers);
   // FAILED_PRECONDITION if `to` may not follow; from PENDING to WAITING only Assign leads. A
   // repetition of the present state changes the reason if there is a new one, and nothing at all in a
-  // terminal state.
+  // terminal state. A terminal state is on disk when the call returns OK; that another one could not
+  // be written (disk full) is logged only.
   absl::Status Transition(const std::string& job_id, v1::JobState to, const std::string& reason);
   // A person's word that the job is to go no further, or may again; on disk when the call returns.
   // True if that is news. FAILED_PRECONDITION for holding a job whose rounds are done, and for both

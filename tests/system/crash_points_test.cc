@@ -76,7 +76,7 @@ class CrashPointTest : public CrashTest, public ::testing::WithParamInterface<Cr
 TEST_P(CrashPointTest, LosesNothing) {
   Start(GetParam());
   // The reply may be lost with the server: the token finds the job again.
-  const std::vector<std::string> submit = {"submit", cluster_->WriteJob(ShortJob("60")), "--token",
+  const std::vector<std::string> submit = {"submit", cluster_->WriteJob(ShortJob("120")), "--token",
                                            "once"};
   if (GetParam().passing > 0) {
     cluster_->Tally(submit);
