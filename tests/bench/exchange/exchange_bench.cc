@@ -98,9 +98,8 @@ void Report(const Size& size, const Outcome& tally, const Outcome& bare) {
               ours / theirs);
   std::printf("bits a parameter, frames included  up %.4f  down %.4f\n", tally.bits_up,
               tally.bits_down);
-  const double fold = static_cast<double>(size.parameters) * sizeof(float);
-  const double memory = tally.peak_bytes - tally.idle_bytes - fold;
-  std::printf("server memory in a round  %.1f MB above idle and the fold, %.2f of the chunks in flight "
+  const double memory = tally.peak_bytes - tally.idle_bytes;
+  std::printf("server memory in a round  %.1f MB above idle, %.2f of the chunks in flight "
               "(%.1f MB)\n",
               memory / 1e6, memory / in_flight, in_flight / 1e6);
 }
