@@ -29,17 +29,18 @@ struct KeepDecision {
   uint64_t first_kept_round = 0;    // LedgerWriter::DropBefore this; 0 if no segment goes
 };
 
-// Pure; `keep` has passed CheckKeep. A segment goes when each of its rounds is both older than the last keep_rounds and older
-// than the oldest kept snapshot that the ledger continues; that snapshot's own round stays, because
-// its history is in its record. Whole segments go, never the last. A snapshot goes when it is none
-// of the newest keep_snapshots; the base stays while round 1 does.
+// Pure; `keep` has passed CheckKeep. A segment goes when each of its rounds is both older than the
+// last keep_rounds and older than the oldest kept snapshot that the ledger continues; that
+// snapshot's own round stays, because its history is in its record. Whole segments go, never the
+// last. A snapshot goes when it is none of the newest keep_snapshots; the base stays while round 1
+// does.
 KeepDecision DecideKeep(const LedgerKeep& keep, const KeepFacts& facts);
 
 // INVALID_ARGUMENT for keeping no round, no snapshot or segments of no bytes.
 absl::Status CheckKeep(const LedgerKeep& keep);
 
-// To be called when a snapshot has been written, by the thread that writes them. After an error less
-// was removed than could have been; the next call removes it.
+// To be called when a snapshot has been written, by the thread that writes them. After an error
+// less was removed than could have been; the next call removes it.
 absl::Status ApplyKeep(const LedgerKeep& keep, LedgerWriter& ledger,
                        const SnapshotStore& snapshots);
 

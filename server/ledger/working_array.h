@@ -15,10 +15,10 @@ namespace tally {
 // Movable. The file has no name once this is made, so nothing of it is left, however the process
 // ends.
 //
-// Its disk space is claimed at once: a full disk is RESOURCE_EXHAUSTED here and not a signal at some
-// later write. That holds where a file is overwritten in place (ext4, XFS, tmpfs); a file system that
-// copies on write (btrfs) or a network's may still run out later. The copy is therefore a real one,
-// not a reflink.
+// Its disk space is claimed at once: a full disk is RESOURCE_EXHAUSTED here and not a signal at
+// some later write. That holds where a file is overwritten in place (ext4, XFS, tmpfs); a file
+// system that copies on write (btrfs) or a network's may still run out later. The copy is therefore
+// a real one, not a reflink.
 class WorkingArray {
  public:
   static absl::StatusOr<WorkingArray> Zeros(const std::string& folder, uint64_t count);
