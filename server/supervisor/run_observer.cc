@@ -39,10 +39,11 @@ void RunObserver::OnWorkers(const std::vector<std::string>& workers) {
 void RunObserver::OnRefused(const std::string& kind) { metrics_->Refused(kind); }
 
 bool RunObserver::TellAgain() {
+  if (!untold_) return true;
   absl::MutexLock lock(&mutex_);
   if (untold_places_.has_value()) TellPlaces(std::vector<std::string>(*untold_places_));
   if (untold_state_.has_value()) TellState(untold_state_->first, std::string(untold_state_->second));
-  return !untold_state_.has_value() && !untold_places_.has_value();
+  return !SomethingUntold();
 }
 
 // Before the state is told, so that who follows the log to a job's end reads it. A cancellation is
@@ -59,17 +60,22 @@ void RunObserver::LogState(v1::JobState state, const std::string& reason) {
 void RunObserver::TellState(v1::JobState state, const std::string& reason) {
   const absl::Status moved = registry_->Transition(job_id_, state, reason);
   untold_state_.reset();
-  if (moved.ok() || absl::IsFailedPrecondition(moved)) return;
-  spdlog::error("job {}: its state is not written: {}", job_id_, std::string(moved.message()));
-  untold_state_ = {state, reason};
+  if (!moved.ok() && !absl::IsFailedPrecondition(moved)) {
+    spdlog::error("job {}: its state is not written: {}", job_id_, std::string(moved.message()));
+    untold_state_ = {state, reason};
+  }
+  untold_ = SomethingUntold();
 }
 
 void RunObserver::TellPlaces(const std::vector<std::string>& workers) {
   const absl::Status written = registry_->SetPlaces(job_id_, workers);
   untold_places_.reset();
-  if (written.ok() || absl::IsFailedPrecondition(written)) return;
-  spdlog::error("job {}: its workers are not written: {}", job_id_, std::string(written.message()));
-  untold_places_ = workers;
+  if (!written.ok() && !absl::IsFailedPrecondition(written)) {
+    spdlog::error("job {}: its workers are not written: {}", job_id_,
+                  std::string(written.message()));
+    untold_places_ = workers;
+  }
+  untold_ = SomethingUntold();
 }
 
 }  // namespace tally

@@ -1,6 +1,7 @@
 // Carries a run's news to the registry, the metrics and the log.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -40,10 +41,15 @@ class RunObserver final : public JobObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellPlaces(const std::vector<std::string>& workers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  bool SomethingUntold() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return untold_state_.has_value() || untold_places_.has_value();
+  }
+
   const std::string job_id_;
   JobRegistry* const registry_;
   Metrics* const metrics_;
-  absl::Mutex mutex_;  // taken after the run's lock, before the registry's
+  std::atomic<bool> untold_{false};  // SomethingUntold(), for who must not wait for a write
+  absl::Mutex mutex_;                // taken after the run's lock, before the registry's
   std::optional<std::pair<v1::JobState, std::string>> untold_state_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::vector<std::string>> untold_places_ ABSL_GUARDED_BY(mutex_);
   v1::JobState logged_ ABSL_GUARDED_BY(mutex_) = v1::JOB_STATE_UNSPECIFIED;

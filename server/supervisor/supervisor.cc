@@ -217,14 +217,29 @@ void Supervisor::ReleaseFormer() {
   for (Message& message : messages) message.link->Send(std::move(message.down));
 }
 
+// Runs that have ended, with everything they said written down. Without the lock, for the disk's sake.
+std::set<std::string> Supervisor::JobsDone() {
+  std::map<std::string, std::pair<std::shared_ptr<JobRun>, std::shared_ptr<RunObserver>>> runs;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [job_id, entry] : runs_) runs[job_id] = {entry.run, entry.observer};
+  }
+  std::set<std::string> done;
+  for (const auto& [job_id, run] : runs) {
+    const bool ended = run.first->ended();  // before its last words are asked for
+    if (run.second->TellAgain() && ended) done.insert(job_id);
+  }
+  return done;
+}
+
 // Runs that have ended go; their workers are told, in case their stream was not there to be.
 void Supervisor::ReleaseEnded() {
+  const std::set<std::string> done = JobsDone();
   std::vector<Message> messages;
   {
     absl::MutexLock lock(&mutex_);
     for (auto it = runs_.begin(); it != runs_.end();) {
-      // Also for what a run at work could not write.
-      if (!it->second.observer->TellAgain() || !it->second.run->ended()) {
+      if (!done.contains(it->first)) {
         ++it;
         continue;
       }

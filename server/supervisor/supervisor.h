@@ -143,6 +143,7 @@ class Supervisor {
   void VacateAbsent();
   void ReleaseFormer();
   void ReleaseEnded();
+  std::set<std::string> JobsDone();
   void MakeTimePass();
   void KeepSaving();
 
