@@ -74,7 +74,8 @@ TEST_P(StoppedWorkersTest, ChangeNoBitOfTheResult) {
   cluster.WaitForState(job_id, "SUCCEEDED");
   EXPECT_EQ(DigestOfModel(cluster, job_id, CheckResult(cluster, job_id)), Undisturbed(job));
   const std::vector<std::string> events = cluster.Events(job_id);
-  EXPECT_THAT(events, Contains(HasSubstr("worker-0: resumes from its checkpoint of round")).Times(2));
+  EXPECT_THAT(events,
+              Contains(HasSubstr("worker-0: resumes from its checkpoint of round")).Times(2));
   EXPECT_THAT(events, Contains(HasSubstr("worker-1: resumes from its checkpoint of round")));
   EXPECT_THAT(events, Not(Contains(HasSubstr("without a checkpoint"))));
   cluster.WaitForFreeWorkers(2);

@@ -52,8 +52,8 @@ struct JobCheckpoint {
 // Temp file, fsync, rename. On an error the file of before is still there.
 absl::Status WriteJobCheckpoint(const std::string& path, const JobCheckpoint& checkpoint);
 
-// NOT_FOUND if there is none; DATA_LOSS, with the path and what is wrong, for one that is cut short,
-// changed in any byte, or of another version.
+// NOT_FOUND if there is none; DATA_LOSS, with the path and what is wrong, for one that is cut
+// short, changed in any byte, or of another version.
 absl::StatusOr<JobCheckpoint> ReadJobCheckpoint(const std::string& path);
 
 }  // namespace tally

@@ -9,8 +9,8 @@
 
 namespace tally {
 
-// The device that `auto` or another word stands for. INVALID_ARGUMENT for one that this build cannot
-// use.
+// The device that `auto` or another word stands for. INVALID_ARGUMENT for one that this build
+// cannot use.
 absl::StatusOr<std::string> ChooseDevice(const std::string& configured);
 
 // Opens every data set and the TLS files, and looks at the device. INVALID_ARGUMENT with every

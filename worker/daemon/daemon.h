@@ -32,8 +32,8 @@ class Daemon {
   absl::Status Run();
   // From any thread. The job at work finishes its step and writes its checkpoint.
   void Stop();
-  // After Stop, and before destruction, which waits for the job however long its step takes: whether
-  // the job has ended within `grace`.
+  // Whether the job has ended within `grace` after Stop. Destruction waits for it however long its
+  // step takes.
   bool WaitForWork(absl::Duration grace);
 
  private:

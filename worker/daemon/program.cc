@@ -72,7 +72,7 @@ int RunProgram(int argc, char** argv) {
   bool check = false;
   app.add_option("config", path, "worker.yaml; see docs/operating.md")->required();
   app.add_flag("--check", check,
-               "read the configuration, look at the files that it names, print it resolved, and exit");
+               "read the configuration, look at the files it names, print it resolved, and exit");
   EvaluateOptions evaluate;
   CLI::Option* model = app.add_option("--evaluate", evaluate.model,
                                       "score this model directory on a test split, and exit");

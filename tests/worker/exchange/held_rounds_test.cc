@@ -48,7 +48,8 @@ absl::Status HandBack(const HeldRounds& held, uint64_t first, uint64_t last,
                       std::vector<Sent>& sent) {
   return held.HandBack(first, last,
                        [&](const v1::WorkerFrame& frame, absl::Span<const grpc::Slice> payload) {
-                         sent.push_back({frame, Payload({payload.begin(), payload.end()}).ToBytes()});
+                         const Payload slices({payload.begin(), payload.end()});
+                         sent.push_back({frame, slices.ToBytes()});
                        });
 }
 
@@ -56,7 +57,8 @@ TEST(HeldRounds, StartsWithNone) {
   HeldRounds held;
   std::vector<Sent> sent;
   EXPECT_EQ(held.first(), 0u);
-  EXPECT_THAT(HandBack(held, 1, 1, sent), StatusIs(absl::StatusCode::kNotFound, HasSubstr("1 to 1")));
+  EXPECT_THAT(HandBack(held, 1, 1, sent),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("1 to 1")));
 }
 
 TEST(HeldRounds, HandsBackSpecChunksAndClosedAsTheyCame) {

@@ -97,7 +97,7 @@ TEST(DistributedLion, ACopyThatDoesNotFitChangesNothing) {
   EXPECT_THAT(method->Restore({{"speed", std::vector<float>(kElements)}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("momentum: missing")));
   EXPECT_THAT(method->Restore({{"momentum", std::vector<float>(3)}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 130 values, found 3")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 130 values")));
   EXPECT_EQ(method->CopyState(), before);
 }
 
