@@ -29,7 +29,7 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
   app.add_option("--key", options.tls.key, "PEM file of its private key");
   app.add_option("--timeout", options.timeout,
                  "At most this long, in seconds or like 5m (default: 30s for short commands, no "
-                 "limit for submit, watch, logs, download and drain)");
+                 "limit for submit, watch, logs, verify, download and drain)");
   app.add_flag("--json", options.json, "Print JSON, for programs");
   app.set_version_flag("--version", std::string("tally ") + TALLY_VERSION);
 }
@@ -44,6 +44,7 @@ void AddCommands(CommandLine line) {
   AddCancel(line);
   AddLogs(line);
   AddDownload(line);
+  AddVerify(line);
   AddWorkers(line);
   AddVersion(line);
   // None at all is dealt with in RunCli: CLI11 would answer `tally lst` with "required", too.

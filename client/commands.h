@@ -35,6 +35,7 @@ void AddPause(CommandLine& line);
 void AddResume(CommandLine& line);
 void AddLogs(CommandLine& line);
 void AddDownload(CommandLine& line);
+void AddVerify(CommandLine& line);
 void AddWorkers(CommandLine& line);
 void AddVersion(CommandLine& line);
 

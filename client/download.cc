@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/json.h"
@@ -11,6 +13,7 @@ namespace {
 struct Options {
   std::string job_id;
   std::string output;
+  std::optional<uint64_t> round;
   bool force = false;
 };
 
@@ -20,12 +23,13 @@ absl::Status AsFailure(const absl::Status& status) {
   return absl::FailedPreconditionError(status.message());
 }
 
-absl::Status Receive(Session& session, const std::string& job_id, ReceivedDirectory& directory) {
+absl::Status Receive(Session& session, const Options& options, ReceivedDirectory& directory) {
   grpc::ClientContext context;
   session.Prepare(context);
   const Interrupt::Guard guard(session.interrupt(), context);
   v1::DownloadModelRequest request;
-  request.set_job_id(job_id);
+  request.set_job_id(options.job_id);
+  if (options.round.has_value()) request.set_round(*options.round);
   const auto reader = session.stub().DownloadModel(&context, request);
   v1::FilePart part;
   absl::Status added;
@@ -38,7 +42,7 @@ absl::Status Receive(Session& session, const std::string& job_id, ReceivedDirect
 
 absl::Status Download(Session& session, const Options& options) {
   TALLY_ASSIGN_OR_RETURN(auto directory, ReceivedDirectory::Create(options.output, options.force));
-  TALLY_RETURN_IF_ERROR(Receive(session, options.job_id, *directory));
+  TALLY_RETURN_IF_ERROR(Receive(session, options, *directory));
   TALLY_RETURN_IF_ERROR(AsFailure(directory->Finish()));
   if (session.options().json) {
     nlohmann::ordered_json json;
@@ -58,10 +62,13 @@ void AddDownload(CommandLine& line) {
   auto options = std::make_shared<Options>();
   Session& session = line.session;
   CLI::App* command =
-      AddCommand(line, "download", "Fetch a finished job's model", absl::InfiniteDuration(),
+      AddCommand(line, "download", "Fetch a job's model", absl::InfiniteDuration(),
                  [&session, options] { return Download(session, *options); });
   AddJobArgument(*command, options->job_id);
   command->add_option("-o,--output", options->output, "Directory to make")->required();
+  command->add_option("--round", options->round,
+                      "The model after this training round; the job need not have ended (default: "
+                      "the result of a job that has)");
   command->add_flag("--force", options->force, "Replace an earlier download");
 }
 

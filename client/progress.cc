@@ -81,4 +81,39 @@ std::optional<std::string> NotableLine(const v1::JobStatus* before, const v1::Jo
   return line;
 }
 
+std::string VerifyLine(const v1::VerifyProgress& progress, int width) {
+  const uint64_t all = progress.last_round() - progress.first_round();
+  const uint64_t done = progress.round() - progress.first_round();
+  const double share = all == 0 ? 1 : static_cast<double>(done) / static_cast<double>(all);
+  std::string line = "verifying ";
+  if (width >= 2 * kNarrowestBar + 30) {
+    line += Bar(std::clamp(share, 0.0, 1.0), std::clamp(width / 3, kNarrowestBar, kWidestBar));
+  }
+  absl::StrAppend(&line, " ", progress.round(), "/", progress.last_round(), "  digests ",
+                  progress.worker_digests() + progress.snapshot_digests());
+  if (progress.difference_count() > 0) {
+    absl::StrAppend(&line, "  differences ", progress.difference_count());
+  }
+  return line.substr(0, static_cast<size_t>(std::max(width, 0)));
+}
+
+std::string VerifySummary(const v1::VerifyProgress& result) {
+  const auto number = [](uint64_t count, const char* noun) {
+    return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+  };
+  std::string text = absl::StrCat(
+      "rounds ", result.first_round(), "..", result.round(), " replayed; ",
+      number(result.worker_digests(), "worker digest"), " and ",
+      number(result.snapshot_digests(), "snapshot"), " compared: ",
+      result.difference_count() == 0 ? "all equal" : number(result.difference_count(), "difference"));
+  if (result.round() < result.last_round()) {
+    absl::StrAppend(&text, "\nthe replay ends before round ", result.round() + 1, " of ",
+                    result.last_round());
+  } else if (!result.parameters_digest().empty()) {
+    absl::StrAppend(&text, "\nparameters after round ", result.round(), ": ",
+                    result.parameters_digest());
+  }
+  return text;
+}
+
 }  // namespace tally

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "proto/tally/v1/control.pb.h"
 #include "proto/tally/v1/job.pb.h"
 
 namespace tally {
@@ -17,5 +18,12 @@ std::string ProgressLine(const v1::JobStatus& job, int width);
 // The line for people without a terminal, if `now` differs notably from `before` (null: the first
 // status): another state, a new evaluation, another tenth of the rounds. Otherwise nothing.
 std::optional<std::string> NotableLine(const v1::JobStatus* before, const v1::JobStatus& now);
+
+// One line of at most `width` columns: verifying [=====>     ] 412/1000  digests 80  differences 2
+std::string VerifyLine(const v1::VerifyProgress& progress, int width);
+// What was found, in two lines without the last newline:
+//   rounds 0..4000 replayed; 400 worker digests and 5 snapshots compared: all equal
+//   parameters after round 4000: 0123456789abcdef
+std::string VerifySummary(const v1::VerifyProgress& result);
 
 }  // namespace tally

@@ -109,9 +109,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
   }
   parts->training = std::make_unique<TrainingServiceImpl>(
       parts->supervisor.get(), parts->models.get(), &parts->streams);
-  parts->jobs = std::make_unique<JobServiceImpl>(parts->supervisor.get(), parts->registry.get(),
-                                                 parts->models.get(), &parts->streams,
-                                                 status_address);
+  parts->jobs = std::make_unique<JobServiceImpl>(config.state_dir, parts->supervisor.get(),
+                                                 parts->registry.get(), parts->models.get(),
+                                                 &parts->streams, status_address);
   grpc::ServerBuilder builder;
   builder.RegisterService(parts->training.get());
   builder.RegisterService(parts->jobs.get());

@@ -121,8 +121,11 @@ absl::Status ForPeople(const std::string& job_id, uint64_t step, const absl::Sta
   if (absl::IsNotFound(status)) {
     return absl::NotFoundError(absl::StrCat(what, ": what it is made of is gone from the server"));
   }
-  return absl::DataLossError(absl::StrCat(what, " cannot be made from its ledger; `tally verify ",
-                                          job_id, "` says where it is damaged"));
+  if (absl::IsDataLoss(status) || absl::IsInvalidArgument(status)) {
+    return absl::DataLossError(absl::StrCat(what, " cannot be made from its ledger; `tally verify ",
+                                            job_id, "` says where it is damaged"));
+  }
+  return absl::InternalError(absl::StrCat(what, " could not be made; the server's log says why"));
 }
 
 }  // namespace

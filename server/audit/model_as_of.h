@@ -38,8 +38,8 @@ class ModelExports {
   // the training round that it follows. `go_on` is asked again and again.
   //
   // NOT_FOUND for a round that is not kept (any more), OUT_OF_RANGE for one that is to come, both with
-  // the rounds there are; RESOURCE_EXHAUSTED without room; DATA_LOSS for a damaged ledger; CANCELLED;
-  // and those of OpenJobFiles. None tells a server's path.
+  // the rounds there are; RESOURCE_EXHAUSTED without room; DATA_LOSS for a damaged ledger; INTERNAL
+  // for other trouble with files; CANCELLED; and those of OpenJobFiles. None tells a server's path.
   absl::StatusOr<std::unique_ptr<ExportedModel>> Make(const std::string& job_id,
                                                       const std::string& job_folder,
                                                       uint64_t training_round,

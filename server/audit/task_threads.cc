@@ -1,5 +1,6 @@
 #include "server/audit/task_threads.h"
 
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -8,53 +9,60 @@
 namespace tally {
 
 TaskThreads::~TaskThreads() {
-  std::list<Task> tasks;
+  std::list<Running> tasks;
   {
     absl::MutexLock lock(&mutex_);
-    const auto all_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      for (const Task& task : tasks_) {
-        if (!task.done) return false;
-      }
-      return true;
-    };
-    mutex_.Await(absl::Condition(&all_done));
-    tasks = std::move(tasks_);
+    tasks.swap(tasks_);
   }
-  for (Task& task : tasks) task.thread.join();
+  // A list's elements stay where they are: each thread finds its own.
+  for (Running& task : tasks) task.thread.join();
 }
 
-std::list<TaskThreads::Task> TaskThreads::TakeDone() {
-  std::list<Task> done;
+std::list<TaskThreads::Running> TaskThreads::TakeFree() {
+  std::list<Running> free;
   for (auto it = tasks_.begin(); it != tasks_.end();) {
     const auto next = std::next(it);
-    if (it->done) done.splice(done.end(), tasks_, it);
+    if (it->free) free.splice(free.end(), tasks_, it);
     it = next;
   }
-  return done;
+  return free;
 }
 
-absl::Status TaskThreads::Start(const std::string& key, std::function<void()> work) {
-  absl::MutexLock lock(&mutex_);
-  for (Task& done : TakeDone()) done.thread.join();  // its last step is behind it
-  for (const Task& task : tasks_) {
-    if (key.empty() || task.key != key) continue;
+absl::Status TaskThreads::Start(const std::string& key, Task task) {
+  std::list<Running> free;
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    free = TakeFree();
+    status = StartLocked(key, std::move(task));
+  }
+  for (Running& other : free) other.thread.join();  // it is at its last word
+  return status;
+}
+
+absl::Status TaskThreads::StartLocked(const std::string& key, Task task) {
+  for (const Running& other : tasks_) {
+    if (key.empty() || other.key != key) continue;
     return absl::ResourceExhaustedError(absl::StrCat(key, ": one of its ", what_, " is going on"));
   }
   if (tasks_.size() >= most_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the server is at ", most_, " ", what_, ", as many as it does at once"));
   }
-  tasks_.emplace_back().key = key;
-  const auto task = std::prev(tasks_.end());
+  Running* const running = &tasks_.emplace_back();
+  running->key = key;
   try {
-    task->thread = std::thread([this, task, work = std::move(work)]() mutable {
-      work();
-      work = nullptr;  // what it holds goes before the task counts as done
-      absl::MutexLock done(&mutex_);
-      task->done = true;
+    running->thread = std::thread([this, running, task = std::move(task)]() mutable {
+      const std::function<void()> last = task();
+      task = nullptr;  // what it holds goes before its place is free
+      {
+        absl::MutexLock lock(&mutex_);
+        running->free = true;
+      }
+      if (last != nullptr) last();
     });
   } catch (const std::system_error& error) {
-    tasks_.erase(task);
+    tasks_.pop_back();
     return absl::ResourceExhaustedError(absl::StrCat("no thread for ", what_, ": ", error.what()));
   }
   return absl::OkStatus();

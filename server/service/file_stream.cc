@@ -19,22 +19,56 @@ constexpr uint64_t kPartBytes = 1 << 20;
 
 grpc::ServerWriteReactor<v1::FilePart>* FileStream::Serve(
     const absl::StatusOr<std::string>& folder, const std::vector<std::string>& names) {
-  std::shared_ptr<FileStream> stream(new FileStream(folder.ok() ? *folder : "", names));
+  std::shared_ptr<FileStream> stream(new FileStream(names));
   grpc::ServerWriteReactor<v1::FilePart>* reactor = Start(stream);
   if (folder.ok()) {
-    stream->Wake();
+    stream->Begin(*folder);
   } else {
     stream->FinishWith(ToGrpcStatus(folder.status()));
   }
   return reactor;
 }
 
+grpc::ServerWriteReactor<v1::FilePart>* FileStream::ServeMade(
+    MakeModel make, const std::vector<std::string>& names, TaskThreads* threads,
+    OpenStreams* streams) {
+  std::shared_ptr<FileStream> stream(new FileStream(names));
+  grpc::ServerWriteReactor<v1::FilePart>* reactor = Start(stream, streams);
+  stream->made_ = true;
+  const absl::Status started = threads->Start("", [stream, make = std::move(make)] {
+    const grpc::Status status = stream->MakeAndKeep(make);
+    return [stream, status] { stream->FinishWith(status); };
+  });
+  if (!started.ok()) stream->FinishWith(ToGrpcStatus(started));
+  return reactor;
+}
+
+grpc::Status FileStream::MakeAndKeep(const MakeModel& make) {
+  const auto model = make([this] { return !over_.HasBeenNotified(); });
+  if (!model.ok()) return ToGrpcStatus(model.status());
+  Begin((*model)->folder());
+  over_.WaitForNotification();
+  return grpc::Status::OK;
+}
+
+void FileStream::Over() {
+  if (!is_over_.exchange(true)) over_.Notify();
+}
+
+void FileStream::Begin(const std::string& folder) {
+  folder_ = folder;
+  ready_ = true;
+  Wake();
+}
+
 FileStream::Pulled FileStream::Pull() {
   Pulled pulled;
+  if (!ready_) return pulled;
   v1::FilePart part;
   if (left_ == 0) {
     if (next_ == names_.size()) {
-      pulled.finish = grpc::Status::OK;
+      Over();
+      if (!made_) pulled.finish = grpc::Status::OK;
       return pulled;
     }
     if (const absl::Status opened = OpenNext(part); !opened.ok()) {
@@ -46,7 +80,7 @@ FileStream::Pulled FileStream::Pull() {
   data.resize(std::min(left_, kPartBytes));
   if (!file_.read(data.data(), static_cast<std::streamsize>(data.size()))) {
     pulled.finish = ToGrpcStatus(
-        absl::DataLossError(absl::StrCat(folder_, ": a file became shorter while it was read")));
+        absl::DataLossError(absl::StrCat(names_[next_ - 1], " became shorter while it was read")));
     return pulled;
   }
   left_ -= data.size();
@@ -62,7 +96,7 @@ absl::Status FileStream::OpenNext(v1::FilePart& part) {
   file_.close();
   file_.clear();
   file_.open(path, std::ios::binary);
-  if (error || !file_.is_open()) return ErrnoStatus(error ? error.value() : errno, "opening", path);
+  if (error || !file_.is_open()) return ErrnoStatus(error ? error.value() : errno, "opening", name);
   part.set_name(name);
   part.set_size(left_);
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/rpc/status.h"
 #include "server/service/file_stream.h"
+#include "server/service/verify_stream.h"
 #include "server/service/watch_stream.h"
 
 namespace tally {
@@ -130,8 +131,29 @@ grpc::ServerReadReactor<v1::UploadModelRequest>* JobServiceImpl::UploadModel(
 
 grpc::ServerWriteReactor<v1::FilePart>* JobServiceImpl::DownloadModel(
     grpc::CallbackServerContext*, const v1::DownloadModelRequest* request) {
-  return FileStream::Serve(supervisor_->ResultFolder(request->job_id()),
-                           {"config.json", "model.safetensors"});
+  const std::vector<std::string> names = {"config.json", "model.safetensors"};
+  if (!request->has_round()) {
+    return FileStream::Serve(supervisor_->ResultFolder(request->job_id()), names);
+  }
+  const absl::StatusOr<v1::JobStatus> job = registry_->Get(request->job_id());
+  if (!job.ok()) return FileStream::Serve(job.status(), names);
+  const std::string folder = supervisor_->FolderOf(request->job_id());
+  const auto make = [this, request = *request, folder](const FileStream::GoOn& go_on) {
+    return exports_.Make(request.job_id(), folder, request.round(), go_on);
+  };
+  return FileStream::ServeMade(make, names, &downloads_, streams_);
+}
+
+grpc::ServerWriteReactor<v1::VerifyProgress>* JobServiceImpl::VerifyJob(
+    grpc::CallbackServerContext*, const v1::VerifyJobRequest* request) {
+  const absl::StatusOr<v1::JobStatus> job = registry_->Get(request->job_id());
+  if (!job.ok()) return VerifyStream::Serve(job.status(), &verifications_, streams_);
+  VerifyOptions options;
+  options.job_id = request->job_id();
+  options.job_folder = supervisor_->FolderOf(request->job_id());
+  if (request->has_from_round()) options.from_round = request->from_round();
+  if (job->state() == v1::SUCCEEDED) options.expected_step = job->spec().rounds();
+  return VerifyStream::Serve(options, &verifications_, streams_);
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListWorkers(grpc::CallbackServerContext* context,

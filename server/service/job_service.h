@@ -4,6 +4,8 @@
 #include <string>
 
 #include "proto/tally/v1/control.grpc.pb.h"
+#include "server/audit/model_as_of.h"
+#include "server/audit/task_threads.h"
 #include "server/job/registry.h"
 #include "server/service/open_streams.h"
 #include "server/supervisor/supervisor.h"
@@ -13,13 +15,14 @@ namespace tally {
 class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
   // All outlive the service. `status_address` is empty when the HTTP endpoint is off.
-  JobServiceImpl(Supervisor* supervisor, JobRegistry* registry, ModelStore* models,
-                 OpenStreams* streams, std::string status_address)
+  JobServiceImpl(const std::string& state_dir, Supervisor* supervisor, JobRegistry* registry,
+                 ModelStore* models, OpenStreams* streams, std::string status_address)
       : supervisor_(supervisor),
         registry_(registry),
         models_(models),
         streams_(streams),
-        status_address_(std::move(status_address)) {}
+        status_address_(std::move(status_address)),
+        exports_(state_dir) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -41,6 +44,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
                                       const v1::ResumeJobRequest* request,
                                       v1::JobStatus* response) override;
+  grpc::ServerWriteReactor<v1::VerifyProgress>* VerifyJob(
+      grpc::CallbackServerContext* context, const v1::VerifyJobRequest* request) override;
   grpc::ServerWriteReactor<v1::JobEvent>* GetLogs(grpc::CallbackServerContext* context,
                                                   const v1::GetLogsRequest* request) override;
   grpc::ServerReadReactor<v1::UploadModelRequest>* UploadModel(
@@ -66,6 +71,10 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   ModelStore* const models_;
   OpenStreams* const streams_;
   const std::string status_address_;
+  const ModelExports exports_;
+  // Last, so that they wait for tasks that use what is above.
+  TaskThreads verifications_{2, "verifications"};
+  TaskThreads downloads_{2, "downloads of rounds"};
 };
 
 }  // namespace tally

@@ -53,6 +53,29 @@ TEST_F(Download, JsonSaysWhereAndHowMuch) {
   EXPECT_EQ(json.at("bytes"), 8);
 }
 
+TEST_F(Download, OfARound) {
+  EXPECT_EQ(Run({"download", "job-1", "-o", out()}).code, ExitCode::kOk);
+  EXPECT_FALSE(service().downloaded.has_round());
+  for (const uint64_t round : {uint64_t{0}, uint64_t{412}}) {
+    EXPECT_EQ(Run({"download", "job-1", "-o", out(), "--force", "--round", std::to_string(round)})
+                  .code,
+              ExitCode::kOk);
+    EXPECT_TRUE(service().downloaded.has_round());
+    EXPECT_EQ(service().downloaded.round(), round);
+  }
+  for (const char* bad : {"-1", "1.5", "last", ""}) {
+    EXPECT_EQ(Run({"download", "job-1", "-o", out(), "--round", bad}).code,
+              ExitCode::kBadArguments)
+        << bad;
+  }
+}
+
+TEST_F(Download, ARoundThatIsNotThere) {
+  service().download_error =
+      grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "job-1: round 9 is not done: there are 0 to 8");
+  ExpectRefused("there are 0 to 8");
+}
+
 TEST_F(Download, RefusesToOverwriteUnlessForced) {
   File("out/config.json", "mine");
   const Result refused = Run({"download", "job-1", "-o", out()});

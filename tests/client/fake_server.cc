@@ -107,8 +107,17 @@ grpc::Status FakeService::UploadModel(grpc::ServerContext*,
   return error;
 }
 
-grpc::Status FakeService::DownloadModel(grpc::ServerContext*, const v1::DownloadModelRequest*,
+grpc::Status FakeService::VerifyJob(grpc::ServerContext*, const v1::VerifyJobRequest* request,
+                                    grpc::ServerWriter<v1::VerifyProgress>* writer) {
+  verified = *request;
+  for (const v1::VerifyProgress& progress : verification) writer->Write(progress);
+  return verify_error;
+}
+
+grpc::Status FakeService::DownloadModel(grpc::ServerContext*,
+                                        const v1::DownloadModelRequest* request,
                                         grpc::ServerWriter<v1::FilePart>* writer) {
+  downloaded = *request;
   for (const v1::FilePart& part : parts) writer->Write(part);
   return download_error;
 }

@@ -25,6 +25,8 @@ class FakeService : public v1::JobService::Service {
   std::vector<v1::JobEvent> events;
   std::vector<v1::FilePart> parts;  // of the download
   grpc::Status download_error = grpc::Status::OK;
+  std::vector<v1::VerifyProgress> verification;
+  grpc::Status verify_error = grpc::Status::OK;
   v1::ListJobsResponse jobs;
   v1::ListWorkersResponse workers;
 
@@ -35,6 +37,8 @@ class FakeService : public v1::JobService::Service {
   std::vector<std::string> upload_order;
   size_t largest_part = 0;
   v1::CancelJobRequest cancelled;
+  v1::VerifyJobRequest verified;
+  v1::DownloadModelRequest downloaded;
   v1::PauseJobRequest paused;
   v1::ResumeJobRequest resumed;
   v1::DrainWorkerRequest drained;
@@ -63,7 +67,9 @@ class FakeService : public v1::JobService::Service {
                        grpc::ServerWriter<v1::JobEvent>* writer) override;
   grpc::Status UploadModel(grpc::ServerContext*, grpc::ServerReader<v1::UploadModelRequest>* reader,
                            v1::UploadModelResponse* response) override;
-  grpc::Status DownloadModel(grpc::ServerContext*, const v1::DownloadModelRequest*,
+  grpc::Status VerifyJob(grpc::ServerContext*, const v1::VerifyJobRequest* request,
+                         grpc::ServerWriter<v1::VerifyProgress>* writer) override;
+  grpc::Status DownloadModel(grpc::ServerContext*, const v1::DownloadModelRequest* request,
                              grpc::ServerWriter<v1::FilePart>* writer) override;
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                            v1::ListWorkersResponse* response) override;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
@@ -40,6 +41,15 @@ absl::StatusOr<Score> ScoreOf(const torch::Tensor& logits, const torch::Tensor& 
 torch::Tensor LossSum(const torch::Tensor& logits, const torch::Tensor& labels) {
   namespace F = torch::nn::functional;
   return F::cross_entropy(logits, labels, F::CrossEntropyFuncOptions().reduction(torch::kSum));
+}
+
+// A config.json with the key by which others see what the model is. The text is that of an object.
+std::string WithModelType(absl::string_view text, const std::string& name) {
+  if (absl::StrContains(text, "\"model_type\"")) return std::string(text);
+  const size_t inside = text.find('{') + 1;
+  const bool empty = text.substr(inside).find(':') == text.npos;
+  return absl::StrCat(text.substr(0, inside), "\"model_type\": \"", name, empty ? "\"" : "\", ",
+                      text.substr(inside));
 }
 
 }  // namespace
@@ -123,7 +133,8 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(absl::string_view architecture,
     TALLY_ASSIGN_OR_RETURN(ModelConfig config, ModelConfig::Parse(config_json));
     TALLY_ASSIGN_OR_RETURN(auto made,
                            GuardTorch("build model", [&] { return entry.make(config); }));
-    return std::unique_ptr<Model>(new Model(entry.name, std::string(config_json), std::move(made)));
+    return std::unique_ptr<Model>(
+        new Model(entry.name, WithModelType(config_json, entry.name), std::move(made)));
   }
   return absl::InvalidArgumentError(absl::StrCat("architecture: expected one of ",
                                                  absl::StrJoin(Architectures(), ", "), ", found \"",

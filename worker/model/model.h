@@ -38,7 +38,7 @@ class Model {
 
   // A name of Architectures().
   const std::string& architecture_name() const { return name_; }
-  // As given to MakeModel.
+  // As given to MakeModel, and with a model_type: the architecture's name if none was given.
   const std::string& config_json() const { return config_json_; }
   // Channels, rows, columns; or one extent: examples of any shape with as many elements.
   const std::vector<uint64_t>& input_shape() const;

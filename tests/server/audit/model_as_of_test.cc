@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/audit/test_job.h"
+#include "tests/server/ledger/file_size_limit.h"
 
 namespace tally {
 namespace {
@@ -127,6 +128,16 @@ TEST_F(ModelAsOfTest, ADamagedLedger) {
   EXPECT_THAT(Make(32), StatusIs(absl::StatusCode::kDataLoss,
                                  AllOf(HasSubstr("tally verify job-7"), Not(HasSubstr("/")))));
   EXPECT_TRUE(NothingLeft());
+}
+
+TEST_F(ModelAsOfTest, AModelThatCannotBeWrittenLeavesNothing) {
+  for (const uint64_t bytes : {0, 100, 2200}) {  // in the fold's files; in the model's
+    const testing::FileSizeLimit limit(bytes);
+    const auto model = Make(TestJob::StepOf(25));
+    EXPECT_THAT(model, StatusIs(absl::StatusCode::kInternal, Not(HasSubstr(job_.path()))));
+    EXPECT_TRUE(NothingLeft());
+  }
+  TALLY_EXPECT_OK(Make(TestJob::StepOf(25)));
 }
 
 TEST_F(ModelAsOfTest, StopsWhenToldTo) {
