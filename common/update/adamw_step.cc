@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "common/update/fused_multiply_add-inl.h"
+#include "common/update/load_anywhere-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -17,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 HWY_INLINE void AdamWVector(D d, const AdamWCoefficients& k, const float* gradient, float* m_out,
                             float* v_out, float* x_out) {
-  const auto g = hn::LoadU(d, gradient);
+  const auto g = LoadAnywhere(d, gradient);
   const auto m = hn::Add(hn::Mul(hn::Set(d, k.m_in_m), hn::LoadU(d, m_out)),
                          hn::Mul(hn::Set(d, k.g_in_m), g));
   const auto v = hn::Add(hn::Mul(hn::Set(d, k.v_in_v), hn::LoadU(d, v_out)),

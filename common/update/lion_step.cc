@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "common/update/fused_multiply_add-inl.h"
+#include "common/update/load_anywhere-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tally {
@@ -15,7 +16,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 HWY_INLINE void LionStepVector(D d, const LionCoefficients& k, const float* gradient, float* m_out,
                                float* x_out) {
-  const auto g = hn::LoadU(d, gradient), m = hn::LoadU(d, m_out), zero = hn::Zero(d);
+  const auto g = LoadAnywhere(d, gradient), m = hn::LoadU(d, m_out), zero = hn::Zero(d);
   const auto c = hn::Add(hn::Mul(hn::Set(d, k.momentum_in_c), m),
                          hn::Mul(hn::Set(d, k.gradient_in_c), g));
   auto addend = hn::Set(d, -0.0f);
