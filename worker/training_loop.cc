@@ -112,7 +112,7 @@ absl::Status TrainingLoop::RunStreams() {
   for (;;) {
     const absl::Status status = RunStream();
     if (stopped_) return absl::OkStatus();
-    // This replica is wrong, by the server's word, which it has put into the job's log, or by OnRound.
+    // This replica is wrong, by the server's word (which is in the job's log) or by OnRound.
     if (absl::IsAborted(status)) replica_->Invalidate();
     if (WaitOrLeft(absl::ZeroDuration())) return absl::CancelledError("no longer at this job");
     if (IsFinal(status)) return status;
@@ -155,6 +155,7 @@ v1::Attach TrainingLoop::AttachMessage() const {
 
 // One stream from Attach to its end. OK only when the server closed it.
 absl::Status TrainingLoop::RunStream() {
+  if (!replica_->Settle().ok()) replica_->Invalidate();
   std::shared_ptr<ExchangeClient> client = ExchangeClient::Open(options_.channel, AttachMessage());
   {
     absl::MutexLock lock(&mutex_);
@@ -192,7 +193,7 @@ absl::Status TrainingLoop::OnFrame(const ReceivedFrame& received) {
       return replica_->EndSnapshot(frame.snapshot_end());
     case v1::ServerFrame::kPastRound:
       live_ = false;
-      return replica_->BeginRound(frame.past_round());
+      return replica_->BeginPastRound(frame.past_round(), received.payload);
     case v1::ServerFrame::kRound:
       return OnRound(frame);
     case v1::ServerFrame::kHandBack:
@@ -222,8 +223,8 @@ absl::Status TrainingLoop::OnFrame(const ReceivedFrame& received) {
 absl::Status TrainingLoop::OnRound(const v1::ServerFrame& frame) {
   const v1::RoundSpec& spec = frame.round();
   if (replica_->round().has_value() && spec.round() <= *replica_->round()) {
-    const std::string what = absl::StrCat("round ", spec.round(), " is open, but this worker is at ",
-                                          *replica_->round());
+    const std::string what = absl::StrCat(
+        "round ", spec.round(), " is open, but this worker is at ", *replica_->round());
     // Attaching again tells the server. If it insists these rounds are not the ledger's.
     if (!std::exchange(ahead_, !ahead_)) return absl::UnavailableError(what);
     Report("warning", absl::StrCat(what, ": its rounds are not the ledger's, it takes a snapshot"));

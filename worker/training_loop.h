@@ -46,8 +46,9 @@ struct TrainingOptions {
 // Run is for one thread; Cancel and Stop may come from any other.
 class TrainingLoop {
  public:
-  // Builds the model, opens the data and takes up the checkpoint that there is. INVALID_ARGUMENT for what is the job's own fault (an
-  // unknown architecture, a model that does not fit the data), other codes for this machine's.
+  // Builds the model, opens the data and takes up the checkpoint that there is. INVALID_ARGUMENT
+  // for what is the job's own fault (an unknown architecture, a model that does not fit the data),
+  // other codes for this machine's.
   static absl::StatusOr<std::unique_ptr<TrainingLoop>> Create(TrainingOptions options);
   ~TrainingLoop();
 
@@ -81,6 +82,7 @@ class TrainingLoop {
   absl::Status Adopt(JobCheckpoint checkpoint);
   CheckpointKey Key() const;
   JobCheckpoint CopyState() const;
+  bool MayCheckpoint();
   void CheckpointIfDue();
   void KeepOrRemoveCheckpoint();
   void SayHowItStarts(const v1::RoundSpec& first);
@@ -117,7 +119,7 @@ class TrainingLoop {
   OutgoingContribution contribution_;
   absl::Status encode_error_;  // of the gradient callback, which cannot return one
   bool live_ = false;          // the round that has begun is the open one
-  bool ahead_ = false;         // the open round was one that this replica has: once is a coincidence
+  bool ahead_ = false;         // the open round was one that this replica has already
   bool stopped_ = false;
   uint64_t nonfinite_ = 0;     // of the step at work
   uint64_t last_samples_ = 0;  // of the last step

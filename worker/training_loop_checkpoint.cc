@@ -54,7 +54,9 @@ absl::Status TrainingLoop::Adopt(JobCheckpoint checkpoint) {
   }
   std::copy(checkpoint.parameters.begin(), checkpoint.parameters.end(),
             flat_->parameters().begin());
-  if (checkpoint.contribution.has_value()) contribution_.Restore(*std::move(checkpoint.contribution));
+  if (checkpoint.contribution.has_value()) {
+    contribution_.Restore(*std::move(checkpoint.contribution));
+  }
   last_samples_ = checkpoint.last_samples;
   first_position_ = std::max(first_position_, checkpoint.position);
   resumed_ = true;
@@ -77,8 +79,13 @@ JobCheckpoint TrainingLoop::CopyState() const {
   return copy;
 }
 
+// A replica that cannot apply what it was sent has nothing worth keeping.
+bool TrainingLoop::MayCheckpoint() {
+  return replica_->round().has_value() && !torn_ && replica_->Settle().ok();
+}
+
 void TrainingLoop::CheckpointIfDue() {
-  if (!saver_->Due() || !replica_->round().has_value() || torn_) return;
+  if (!saver_->Due() || !MayCheckpoint()) return;
   const absl::Duration start = Clock::System().Steady();
   JobCheckpoint copy = CopyState();
   spdlog::debug("checkpoint of round {}: copying it took {}", copy.round,
@@ -93,7 +100,7 @@ void TrainingLoop::KeepOrRemoveCheckpoint() {
     return leaving_ == Leaving::kReleased;
   }();
   if (stopped_ || released) return checkpoints_->Remove();
-  if (replica_->round().has_value() && !torn_) saver_->SaveNow(CopyState());
+  if (MayCheckpoint()) saver_->SaveNow(CopyState());
 }
 
 // A job's own start needs no word.

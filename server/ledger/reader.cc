@@ -59,6 +59,7 @@ absl::StatusOr<LedgerRound> LedgerReader::Read(uint64_t round) const {
   result.closed = std::move(record->closed);
   result.aggregates = std::move(record->aggregates);
   result.chunk_digests = std::move(record->chunk_digests);
+  result.chunks = record->chunks;
   return result;
 }
 

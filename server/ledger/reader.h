@@ -21,6 +21,7 @@ struct LedgerRound {
   v1::RoundClosed closed;
   std::vector<ByteSpan> aggregates;     // by chunk index; views of `buffer`, unaligned
   std::vector<uint64_t> chunk_digests;  // Digest64 of each, checked
+  ByteSpan chunks;                      // entries and payloads as they lie in `buffer`
   std::unique_ptr<char[]> buffer;       // the record as it lies in the segment
 };
 

@@ -71,6 +71,7 @@ absl::Status ParseChunks(absl::string_view bytes, uint32_t chunks, uint64_t entr
     offset += size;
   }
   if (offset != end) return Damaged(offset, absl::StrCat(end - offset, " bytes belong to no chunk"));
+  record.chunks = {reinterpret_cast<const unsigned char*>(bytes.data()) + entries, end - entries};
   return absl::OkStatus();
 }
 

@@ -31,6 +31,7 @@ struct ParsedRecord {
   v1::RoundClosed closed;
   std::vector<ByteSpan> aggregates;      // views of the record's bytes
   std::vector<uint64_t> chunk_digests;   // parallel to aggregates
+  ByteSpan chunks;                       // entries and payloads as they lie in the record
 };
 
 // `bytes` is exactly the record. Every digest is checked. DATA_LOSS names the part and its offset

@@ -51,6 +51,13 @@ grpc::ByteBuffer PastRoundFrame(const v1::RoundSpec& spec) {
   return EncodeFrame(frame);
 }
 
+grpc::ByteBuffer WholePastRoundFrame(const LedgerRound& round, std::shared_ptr<const void> owner) {
+  v1::ServerFrame frame;
+  *frame.mutable_past_round() = round.spec;
+  return EncodeFrame(frame,
+                     {SharedSlice(std::move(owner), round.chunks.data(), round.chunks.size())});
+}
+
 grpc::ByteBuffer AggregateFrame(uint64_t round, uint32_t index, const AggregateChunk& chunk) {
   return ChunkFrame(RoundChunk(round, index, chunk.digest, chunk.voters),
                     SharedSlice(chunk.payload, chunk.payload->data(), chunk.payload->size()));

@@ -17,6 +17,8 @@ grpc::ByteBuffer AttachedFrame(bool send_base);
 grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec, uint64_t synced_round);
 grpc::ByteBuffer HandBackFrame(uint64_t first, uint64_t last);
 grpc::ByteBuffer PastRoundFrame(const v1::RoundSpec& spec);
+// With all of its chunks as payload; `owner` keeps their bytes alive.
+grpc::ByteBuffer WholePastRoundFrame(const LedgerRound& round, std::shared_ptr<const void> owner);
 // The payload is shared, not copied.
 grpc::ByteBuffer AggregateFrame(uint64_t round, uint32_t index, const AggregateChunk& chunk);
 // The same of a round read back; `owner` keeps its bytes alive.

@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kOutboxLimit = size_t{64} << 20;
 // While catching up, more is read from the disk only below this.
 constexpr size_t kCatchUpLimit = size_t{4} << 20;
+// A round with no more bytes than a large chunk goes as one message: small ones cost by the message.
+constexpr size_t kWholeRoundLimit = size_t{1} << 20;
 
 }  // namespace
 
@@ -153,9 +155,13 @@ LedgerReader JobRun::LedgerOf() const {
 }
 
 void JobRun::PushLedgerRound(Attachment& member, std::shared_ptr<const LedgerRound> round) {
-  member.Push(PastRoundFrame(round->spec));
-  for (uint32_t i = 0; i < round->aggregates.size(); ++i) {
-    member.Push(LedgerChunkFrame(*round, i, round));
+  if (round->chunks.size() <= kWholeRoundLimit) {
+    member.Push(WholePastRoundFrame(*round, round));
+  } else {
+    member.Push(PastRoundFrame(round->spec));
+    for (uint32_t i = 0; i < round->aggregates.size(); ++i) {
+      member.Push(LedgerChunkFrame(*round, i, round));
+    }
   }
   member.Push(ClosedFrame(round->closed));
 }

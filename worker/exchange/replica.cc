@@ -1,5 +1,7 @@
 #include "worker/exchange/replica.h"
 
+#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +12,24 @@
 #include "common/update/update_rule.h"
 
 namespace tally {
+namespace {
+
+// Past rounds that are applied in one pass over the parameters: as many as the server's fold takes.
+constexpr size_t kRoundsAPass = 16;
+constexpr uint64_t kBytesAPass = uint64_t{64} << 20;
+// Of a chunk in a past round's payload: its bytes and its digest.
+constexpr size_t kEntryBytes = 16;
+
+uint64_t ReadUint64(const unsigned char* bytes) {
+  uint64_t value = 0;
+  for (int i = 7; i >= 0; --i) value = value << 8 | bytes[i];
+  return value;
+}
+
+}  // namespace
 
 void Replica::AdoptBase() {
+  ForgetWaiting();
   state_.clear();
   round_ = 0;
   history_ = 0;
@@ -25,6 +43,7 @@ absl::Status Replica::Adopt(uint64_t round, uint64_t history,
     return absl::InvalidArgumentError(absl::StrCat("update state: expected ", layout_.size(),
                                                    " values, found ", slot.size()));
   }
+  ForgetWaiting();
   state_ = std::move(state);
   round_ = round;
   history_ = history;
@@ -33,6 +52,7 @@ absl::Status Replica::Adopt(uint64_t round, uint64_t history,
 }
 
 void Replica::Invalidate() {
+  ForgetWaiting();
   round_.reset();
   held_.Clear();
 }
@@ -101,6 +121,46 @@ absl::Status Replica::EndSnapshot(const v1::SnapshotEnd& end) {
 }
 
 absl::Status Replica::BeginRound(const v1::RoundSpec& spec) {
+  TALLY_RETURN_IF_ERROR(Settle());
+  past_ = false;
+  return Begin(spec);
+}
+
+absl::Status Replica::BeginPastRound(const v1::RoundSpec& spec, const Payload& chunks) {
+  if (!waiting_.empty() && !SameGrid(waiting_.back().spec, spec)) TALLY_RETURN_IF_ERROR(Settle());
+  past_ = true;
+  TALLY_RETURN_IF_ERROR(Begin(spec));
+  return chunks.size() == 0 ? absl::OkStatus() : TakeChunks(chunks.ToBytes());
+}
+
+// Size and digest of each chunk, then the payloads one behind the other.
+absl::Status Replica::TakeChunks(const Bytes& chunks) {
+  const std::string where = absl::StrCat("round ", spec_.round(), ": ");
+  size_t offset = aggregate_.size() * kEntryBytes;
+  if (offset > chunks.size()) return absl::DataLossError(where + "its chunks' entries are cut short");
+  for (size_t i = 0; i < aggregate_.size(); ++i) {
+    const uint64_t size = ReadUint64(&chunks[i * kEntryBytes]);
+    const uint64_t digest = ReadUint64(&chunks[i * kEntryBytes + 8]);
+    if (size > chunks.size() - offset) {
+      return absl::DataLossError(absl::StrCat(where, "chunk ", i, ": ", size, " bytes announced, ",
+                                              chunks.size() - offset, " left"));
+    }
+    const auto first = chunks.begin() + static_cast<std::ptrdiff_t>(offset);
+    aggregate_[i].assign(first, first + static_cast<std::ptrdiff_t>(size));
+    const uint64_t found = Digest64(aggregate_[i].data(), size);
+    if (found != digest) {
+      return absl::DataLossError(absl::StrCat(where, "chunk ", i, ": digest: expected ",
+                                              DigestToString(digest), ", found ",
+                                              DigestToString(found)));
+    }
+    digests_[i] = digest;
+    offset += size;
+  }
+  if (offset == chunks.size()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(where, chunks.size() - offset, " bytes belong to no chunk"));
+}
+
+absl::Status Replica::Begin(const v1::RoundSpec& spec) {
   if (!round_.has_value() || spec.round() != *round_ + 1) {
     return absl::InternalError(absl::StrCat("round ", spec.round(), " begins, but the worker is at ",
                                             round_.has_value() ? absl::StrCat("round ", *round_)
@@ -136,7 +196,7 @@ absl::Status Replica::CheckClosed(const v1::RoundClosed& closed) const {
                                             ": the aggregate's digest is not the server's"));
   }
   const uint64_t history = RoundHistory(history_, closed);
-  if (closed.history() != 0 && closed.history() != history) {
+  if (closed.history() != history) {
     return absl::DataLossError(absl::StrCat("round ", closed.round(), ": history: expected ",
                                             DigestToString(history), ", found ",
                                             DigestToString(closed.history())));
@@ -144,24 +204,51 @@ absl::Status Replica::CheckClosed(const v1::RoundClosed& closed) const {
   return absl::OkStatus();
 }
 
-absl::Status Replica::Apply() {
-  const std::vector<ByteSpan> payloads(aggregate_.begin(), aggregate_.end());
-  TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(spec_.update_rule()));
-  while (state_.size() < static_cast<size_t>(rule->state_slots())) {
-    state_.emplace_back(layout_.size());
+absl::Status Replica::ApplyWaiting() {
+  std::vector<std::vector<ByteSpan>> payloads;
+  std::vector<LedgerStep> steps;
+  for (const ClosedRound& round : waiting_) {
+    TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(round.spec.update_rule()));
+    while (state_.size() < static_cast<size_t>(rule->state_slots())) {
+      state_.emplace_back(layout_.size());
+    }
+    payloads.emplace_back(round.chunks.begin(), round.chunks.end());
   }
+  for (size_t i = 0; i < waiting_.size(); ++i) steps.push_back({&waiting_[i].spec, payloads[i]});
   const std::vector<absl::Span<float>> state(state_.begin(), state_.end());
-  return ApplyRound(layout_, spec_, payloads, parameters_, state);
+  return ApplyRounds(layout_, steps, parameters_, state);
+}
+
+absl::Status Replica::Settle() {
+  if (waiting_.empty()) return absl::OkStatus();
+  const absl::Status applied = ApplyWaiting();
+  if (!applied.ok()) {
+    round_ = waiting_.front().spec.round() - 1;
+    history_ = waiting_.front().history_before;
+  } else {
+    for (ClosedRound& round : waiting_) held_.Add(round.spec, round.closed, std::move(round.chunks));
+  }
+  ForgetWaiting();
+  return applied;
+}
+
+void Replica::ForgetWaiting() {
+  waiting_.clear();
+  waiting_bytes_ = 0;
+}
+
+bool Replica::MoreMayWait() const {
+  return past_ && waiting_.size() < kRoundsAPass && waiting_bytes_ < kBytesAPass;
 }
 
 absl::Status Replica::CloseRound(const v1::RoundClosed& closed) {
   TALLY_RETURN_IF_ERROR(CheckClosed(closed));
-  TALLY_RETURN_IF_ERROR(Apply());
-  round_ = spec_.round();
-  history_ = RoundHistory(history_, closed);
-  held_.Add(spec_, closed, std::exchange(aggregate_, {}));
+  for (const Bytes& chunk : aggregate_) waiting_bytes_ += chunk.size();
+  waiting_.push_back({spec_, closed, std::exchange(aggregate_, {}), history_});
   digests_.clear();
-  return absl::OkStatus();
+  round_ = spec_.round();
+  history_ = closed.history();
+  return MoreMayWait() ? absl::OkStatus() : Settle();
 }
 
 }  // namespace tally

@@ -49,13 +49,19 @@ class Replica {
 
   absl::Status BeginSnapshot(const v1::SnapshotBegin& begin);
   absl::Status EndSnapshot(const v1::SnapshotEnd& end);
-  // The round that aggregate chunks are to come for.
+  // The open round, that aggregate chunks are to come for. All rounds before it are applied.
   absl::Status BeginRound(const v1::RoundSpec& spec);
+  // A round that closed while the worker was away. `chunks`: all of them (docs/wire-format.md), or
+  // empty if they are to come one by one. Such rounds are applied several at a time.
+  absl::Status BeginPastRound(const v1::RoundSpec& spec, const Payload& chunks);
+  // Applies the past rounds that are closed and wait for others. To be called before anybody looks at
+  // the parameters outside a round. After an error round() is the last one applied.
+  absl::Status Settle();
   // A chunk of the snapshot or of the round, whichever has begun; checked against its digest.
   absl::Status TakeChunk(const v1::ChunkHeader& header, const Payload& payload);
   // Applies the round. DATA_LOSS if chunks are missing, their digest is not the server's, or the
-  // server's history is not this replica's; the parameters are unchanged then. Nothing of a round is applied before it is closed: a server that
-  // crashes in the middle may decide it anew.
+  // server's history is not this replica's; the parameters are unchanged then. Nothing of a round is
+  // applied before it is closed: a server that crashes in the middle may decide it anew.
   absl::Status CloseRound(const v1::RoundClosed& closed);
 
   // The grid of the round that has begun.
@@ -66,7 +72,18 @@ class Replica {
   absl::Status TakeDense(const v1::ChunkHeader& header, const Payload& payload);
   absl::Status TakeAggregate(const v1::ChunkHeader& header, const Payload& payload);
   absl::Status CheckClosed(const v1::RoundClosed& closed) const;
-  absl::Status Apply();
+  absl::Status Begin(const v1::RoundSpec& spec);
+  absl::Status TakeChunks(const Bytes& chunks);
+  absl::Status ApplyWaiting();
+  void ForgetWaiting();
+  bool MoreMayWait() const;
+
+  struct ClosedRound {
+    v1::RoundSpec spec;
+    v1::RoundClosed closed;
+    std::vector<Bytes> chunks;
+    uint64_t history_before = 0;
+  };
 
   Layout layout_;
   ChunkGrid dense_;
@@ -82,6 +99,9 @@ class Replica {
   ChunkGrid grid_;
   std::vector<Bytes> aggregate_;
   std::vector<std::optional<uint64_t>> digests_;
+  bool past_ = false;  // the round that has begun is a past one
+  std::vector<ClosedRound> waiting_;  // closed and not applied, of one grid
+  uint64_t waiting_bytes_ = 0;
 };
 
 }  // namespace tally

@@ -120,8 +120,12 @@ bool CatchUp(ExchangeClient& client, Replica& replica, bool apply) {
     if (!received.ok() || !received->has_value()) return false;
     const v1::ServerFrame& frame = (*received)->frame;
     absl::Status status;
-    if (frame.has_round()) return true;
-    if (frame.has_past_round()) status = apply ? replica.BeginRound(frame.past_round()) : status;
+    if (frame.has_round()) return !apply || replica.Settle().ok();
+    if (frame.has_past_round() && apply) {
+      status = replica.BeginPastRound(frame.past_round(), (*received)->payload);
+    } else if (frame.has_past_round()) {
+      (void)(*received)->payload.Digest();
+    }
     if (frame.has_closed()) status = apply ? replica.CloseRound(frame.closed()) : status;
     if (frame.has_chunk() && apply) {
       status = replica.TakeChunk(frame.chunk(), (*received)->payload);

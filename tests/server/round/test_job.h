@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -317,6 +318,7 @@ class TestWorker {
       case v1::ServerFrame::kPastRound:
         ++past_rounds_;
         Begin(frame.past_round());
+        TakeWhole(payload->ToBytes());
         break;
       case v1::ServerFrame::kRound:
         Begin(frame.round());
@@ -343,6 +345,21 @@ class TestWorker {
     ASSERT_EQ(spec.round(), round_.value_or(99999) + 1) << name_;
     folding_ = spec;
     aggregate_.assign(GridOf(spec).size(), {});
+  }
+  // The chunks of a past round, if they came with it: size and digest of each, then all payloads.
+  void TakeWhole(const Bytes& chunks) {
+    const size_t count = aggregate_.size();
+    size_t offset = count * 16;
+    for (size_t i = 0; i < count && !chunks.empty(); ++i) {
+      uint64_t entry[2];
+      ASSERT_LE(offset, chunks.size());
+      std::memcpy(entry, chunks.data() + i * 16, sizeof(entry));
+      ASSERT_LE(offset + entry[0], chunks.size());
+      aggregate_[i].assign(chunks.begin() + static_cast<std::ptrdiff_t>(offset),
+                           chunks.begin() + static_cast<std::ptrdiff_t>(offset + entry[0]));
+      EXPECT_EQ(Digest64(aggregate_[i].data(), entry[0]), entry[1]);
+      offset += entry[0];
+    }
   }
   void TakeChunk(const v1::ChunkHeader& header, const Payload& payload) {
     EXPECT_EQ(payload.Digest(), header.digest());

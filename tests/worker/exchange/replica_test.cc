@@ -82,7 +82,11 @@ class ReplicaTest : public ::testing::Test {
   ReplicaTest() : parameters_(layout_.size(), 1.0f), replica_(layout_, absl::MakeSpan(parameters_)) {
     replica_.AdoptBase();
   }
-  absl::Status Receive(const SentRound& sent) {
+  // With the history that follows this replica's, unless the round has one.
+  absl::Status Receive(SentRound sent) {
+    if (sent.closed.history() == 0) {
+      sent.closed.set_history(RoundHistory(replica_.history(), sent.closed));
+    }
     if (absl::Status begun = replica_.BeginRound(sent.spec); !begun.ok()) return begun;
     for (uint32_t i = 0; i < sent.chunks.size(); ++i) {
       absl::Status taken = replica_.TakeChunk(HeaderOf(sent, i), PayloadOf(sent.chunks[i]));
@@ -273,6 +277,129 @@ TEST_F(SnapshotTest, OtherParametersThanTheServersAreRefused) {
 
 TEST_F(SnapshotTest, ChunkOutsideASnapshotIsRefused) {
   EXPECT_THAT(SendChunk(0), StatusIs(absl::StatusCode::kInternal, HasSubstr("not expected")));
+}
+
+// Rounds that closed while the worker was away, each in one frame.
+class PastRoundsTest : public ReplicaTest {
+ protected:
+  static Bytes WholePayload(const SentRound& sent) {
+    Bytes payload;
+    const auto put = [&](uint64_t value) {
+      for (int i = 0; i < 8; ++i) payload.push_back(static_cast<unsigned char>(value >> (8 * i)));
+    };
+    for (const Bytes& chunk : sent.chunks) {
+      put(chunk.size());
+      put(Digest64(chunk.data(), chunk.size()));
+    }
+    for (const Bytes& chunk : sent.chunks) payload.insert(payload.end(), chunk.begin(), chunk.end());
+    return payload;
+  }
+  absl::Status ReceivePast(SentRound sent) {
+    sent.closed.set_history(RoundHistory(replica_.history(), sent.closed));
+    const absl::Status begun =
+        replica_.BeginPastRound(sent.spec, PayloadOf(WholePayload(sent)));
+    return begun.ok() ? replica_.CloseRound(sent.closed) : begun;
+  }
+  static float SignOf(uint64_t round) { return round % 3 == 0 ? -1.0f : 1.0f; }
+};
+
+TEST_F(PastRoundsTest, AnyNumberOfThemGivesWhatLiveRoundsGive) {
+  for (const uint64_t count : {1, 2, 15, 16, 17, 40}) {
+    std::vector<float> parameters(layout_.size(), 1.0f);
+    Replica live(layout_, absl::MakeSpan(parameters));
+    live.AdoptBase();
+    replica_.AdoptBase();
+    parameters_.assign(layout_.size(), 1.0f);
+    for (uint64_t round = 1; round <= count; ++round) {
+      SentRound sent = OneVoter(layout_, round, SignOf(round));
+      TALLY_ASSERT_OK(ReceivePast(sent));
+      sent.closed.set_history(RoundHistory(live.history(), sent.closed));
+      TALLY_ASSERT_OK(live.BeginRound(sent.spec));
+      for (uint32_t i = 0; i < sent.chunks.size(); ++i) {
+        TALLY_ASSERT_OK(live.TakeChunk(HeaderOf(sent, i), PayloadOf(sent.chunks[i])));
+      }
+      TALLY_ASSERT_OK(live.CloseRound(sent.closed));
+    }
+    TALLY_ASSERT_OK(replica_.Settle());
+    EXPECT_EQ(parameters_, parameters) << count;
+    EXPECT_EQ(replica_.round(), live.round());
+    EXPECT_EQ(replica_.history(), live.history());
+    EXPECT_EQ(replica_.held().first(), live.held().first()) << "held for a hand-back too";
+  }
+}
+
+TEST_F(PastRoundsTest, AreAllAppliedWhenALiveRoundBegins) {
+  for (uint64_t round = 1; round <= 3; ++round) TALLY_ASSERT_OK(ReceivePast(OneVoter(layout_, round, 1)));
+  EXPECT_EQ(replica_.round(), 3u);
+  TALLY_ASSERT_OK(replica_.BeginRound(MajorityRound(4)));
+  EXPECT_EQ(parameters_, std::vector<float>(layout_.size(), -0.5f));
+}
+
+TEST_F(PastRoundsTest, AnotherGridBeginsAnotherPass) {
+  TALLY_ASSERT_OK(ReceivePast(OneVoter(layout_, 1, 1)));
+  SentRound frozen = OneVoter(layout_, 2, 1);
+  frozen.spec.set_first_active_block(1);
+  frozen.chunks = {frozen.chunks.back()};  // the head's alone
+  frozen.closed.set_chunks(1);
+  Digester digester;
+  digester.AddUint64(Digest64(frozen.chunks[0].data(), frozen.chunks[0].size()));
+  frozen.closed.set_digest(digester.Finish());
+  TALLY_ASSERT_OK(ReceivePast(frozen));
+  TALLY_ASSERT_OK(replica_.Settle());
+  EXPECT_EQ(parameters_.front(), 0.5f);
+  EXPECT_EQ(parameters_.back(), 0.0f);
+}
+
+TEST_F(PastRoundsTest, ChunksMayAlsoComeOneByOne) {
+  SentRound sent = OneVoter(layout_, 1, 1);
+  sent.closed.set_history(RoundHistory(0, sent.closed));
+  TALLY_ASSERT_OK(replica_.BeginPastRound(sent.spec, Payload()));
+  for (uint32_t i = 0; i < sent.chunks.size(); ++i) {
+    TALLY_ASSERT_OK(replica_.TakeChunk(HeaderOf(sent, i), PayloadOf(sent.chunks[i])));
+  }
+  TALLY_ASSERT_OK(replica_.CloseRound(sent.closed));
+  TALLY_ASSERT_OK(replica_.Settle());
+  EXPECT_EQ(parameters_.front(), 0.5f);
+}
+
+TEST_F(PastRoundsTest, EveryDamageOfTheirPayloadIsNamed) {
+  const SentRound sent = OneVoter(layout_, 1, 1);
+  const Bytes good = WholePayload(sent);
+  struct Case {
+    std::string says;
+    Bytes payload;
+  };
+  std::vector<Case> cases;
+  cases.push_back({"entries are cut short", Bytes(good.begin(), good.begin() + 20)});
+  cases.push_back({"left", Bytes(good.begin(), good.end() - 1)});
+  cases.push_back({"1 bytes belong to no chunk", good});
+  cases.back().payload.push_back(0);
+  cases.push_back({"chunk 0: digest", good});
+  cases.back().payload[sent.chunks.size() * 16 + 8] ^= 1;
+  cases.push_back({"chunk 1: digest", good});
+  cases.back().payload[16 + 8] ^= 1;
+  cases.push_back({"bytes announced", good});
+  cases.back().payload[7] = 0xFF;
+  for (const Case& c : cases) {
+    replica_.AdoptBase();
+    EXPECT_THAT(replica_.BeginPastRound(sent.spec, PayloadOf(c.payload)),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(c.says)));
+    EXPECT_EQ(parameters_.front(), 1.0f);
+  }
+}
+
+TEST_F(PastRoundsTest, OneThatCannotBeAppliedLeavesTheReplicaWhereItWas) {
+  TALLY_ASSERT_OK(ReceivePast(OneVoter(layout_, 1, 1)));
+  TALLY_ASSERT_OK(replica_.Settle());
+  const uint64_t history = replica_.history();
+  TALLY_ASSERT_OK(ReceivePast(OneVoter(layout_, 2, 1)));
+  SentRound wrong = OneVoter(layout_, 3, 1);
+  wrong.spec.set_update_rule("lion_step");  // takes no votes
+  TALLY_ASSERT_OK(ReceivePast(wrong));
+  EXPECT_FALSE(replica_.Settle().ok());
+  EXPECT_EQ(replica_.round(), 1u);
+  EXPECT_EQ(replica_.history(), history);
+  EXPECT_EQ(parameters_.front(), 0.5f);
 }
 
 }  // namespace
