@@ -11,7 +11,7 @@ namespace tally {
 class Backoff {
  public:
   explicit Backoff(absl::Duration first = absl::Milliseconds(200),
-                   absl::Duration longest = absl::Seconds(15))
+                   absl::Duration longest = absl::Seconds(5))
       : first_(first), longest_(longest), next_(first) {}
 
   // Between half and all of the current pause, which doubles up to the longest.

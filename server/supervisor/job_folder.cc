@@ -20,7 +20,7 @@ absl::StatusOr<std::string> LastSnapshot(const std::string& folder) {
   TALLY_ASSIGN_OR_RETURN(Layout layout, Layout::FromProto(proto));
   TALLY_ASSIGN_OR_RETURN(
       const SnapshotStore snapshots,
-      SnapshotStore::Open(absl::StrCat(folder, "/snapshots"), std::move(layout)));
+      SnapshotStore::OpenToRead(absl::StrCat(folder, "/snapshots"), std::move(layout)));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Snapshot> last, snapshots.Latest());
   return last->path();
 }
