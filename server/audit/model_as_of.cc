@@ -115,8 +115,9 @@ absl::Status ForPeople(const std::string& job_id, uint64_t step, const absl::Sta
   if (status.ok() || absl::IsCancelled(status)) return status;
   spdlog::error("{}: making the model as of round {}: {}", job_id, step, status.ToString());
   const std::string what = absl::StrCat(job_id, ": the model as of round ", step);
-  if (absl::IsResourceExhausted(status)) {
-    return absl::ResourceExhaustedError(absl::StrCat(what, ": no room for it on the server's disk"));
+  if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        what, ": no room for it on the server's disk; the server's log says more"));
   }
   if (absl::IsNotFound(status)) {
     return absl::NotFoundError(absl::StrCat(what, ": what it is made of is gone from the server"));

@@ -181,10 +181,10 @@ class Verifier {
   }
 
   absl::Status CannotReplay(uint64_t round, const absl::Status& status) {
-    if (absl::IsResourceExhausted(status)) {
+    if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) {
       spdlog::error("verifying {}: {}", options_.job_id, status.ToString());
       return absl::ResourceExhaustedError(
-          "the server's disk has no room to replay the ledger; its log says more");
+          "the server's disk has no room to replay the ledger; the server's log says more");
     }
     if (absl::IsNotFound(status) && !std::filesystem::exists(OldestSegment())) return Overtaken();
     const std::string problem = WithoutFolder(status, files_.folder);

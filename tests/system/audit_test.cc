@@ -157,6 +157,7 @@ TEST_F(DamageTest, ALedgersRoundAndBlockAreNamed) {
   const std::vector<RecordAt> records = ListRecords(LedgerFolder(cluster_, job_id_));
   ASSERT_EQ(records.size(), 60u);
   const RecordAt& record = records[32];
+  const std::string thirtieth = FoldUpTo(cluster_, job_id_, 30);
   // The last byte of the payloads is the last block's.
   Flip(record.path, std::filesystem::file_size(record.path) - (record.end - kDigestBytes - 1));
   const std::string out = Verify();
@@ -164,7 +165,7 @@ TEST_F(DamageTest, ALedgersRoundAndBlockAreNamed) {
   EXPECT_THAT(out, HasSubstr(absl::StrCat("0000000001.seg: at offset ", record.begin)));
   EXPECT_THAT(out, HasSubstr("the replay ends before round 33 of 60"));
   // A download of a round behind it says so; one before it is whole.
-  EXPECT_EQ(DownloadRound(cluster_, job_id_, 30), FoldUpTo(cluster_, job_id_, 30));
+  EXPECT_EQ(DownloadRound(cluster_, job_id_, 30), thirtieth);
   const Output behind = cluster_.Tally(
       {"download", job_id_, "--round", "40", "-o", cluster_.File("behind")});
   EXPECT_EQ(behind.exit_code, 1);

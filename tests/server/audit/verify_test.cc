@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/ledger/format.h"
 #include "tests/server/audit/test_job.h"
+#include "tests/server/ledger/file_size_limit.h"
 
 namespace tally {
 namespace {
@@ -367,6 +368,14 @@ TEST(VerifyTest, RetentionOvertakesIt) {
                                 return true;
                               }),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("verify it again")));
+}
+
+// No difference, but no verification either.
+TEST(VerifyTest, NoRoomForTheReplay) {
+  const TestJob job;
+  const testing::FileSizeLimit limit(100);
+  EXPECT_THAT(Verify(job).status,
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no room to replay")));
 }
 
 TEST(VerifyTest, StopsWhenToldTo) {
