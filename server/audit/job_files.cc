@@ -42,7 +42,12 @@ absl::StatusOr<JobFiles> OpenJobFiles(const std::string& job_id, const std::stri
 }
 
 std::string WithoutFolder(const absl::Status& status, const std::string& folder) {
-  return absl::StrReplaceAll(status.message(), {{absl::StrCat(folder, "/"), ""}});
+  return absl::StrReplaceAll(status.message(),
+                             {{absl::StrCat(folder, "/"), ""}, {folder, "the job's folder"}});
+}
+
+absl::Status StatusWithoutFolder(const absl::Status& status, const std::string& folder) {
+  return absl::Status(status.code(), WithoutFolder(status, folder));
 }
 
 }  // namespace tally

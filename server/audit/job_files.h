@@ -24,7 +24,9 @@ struct JobFiles {
 // people: no server's paths. Other errors may tell paths.
 absl::StatusOr<JobFiles> OpenJobFiles(const std::string& job_id, const std::string& folder);
 
-// The message of a status about files below `folder`, with their paths as seen from there.
+// The message of a status about files below `folder`, with their paths as seen from there; and the
+// status with that message.
 std::string WithoutFolder(const absl::Status& status, const std::string& folder);
+absl::Status StatusWithoutFolder(const absl::Status& status, const std::string& folder);
 
 }  // namespace tally

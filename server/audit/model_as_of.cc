@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<ExportedModel>> ModelExports::Make(
     const std::function<bool()>& go_on) const {
   absl::StatusOr<JobFiles> files = OpenJobFiles(job_id, job_folder);
   if (absl::IsNotFound(files.status()) || absl::IsFailedPrecondition(files.status())) {
-    return files.status();
+    return StatusWithoutFolder(files.status(), job_folder);
   }
   TALLY_RETURN_IF_ERROR(ForPeople(job_id, training_round, files.status()));
   const absl::StatusOr<uint64_t> round = FindRound(job_id, *files, training_round);

@@ -265,8 +265,10 @@ class Verifier {
 }  // namespace
 
 absl::Status VerifyJobFolder(const VerifyOptions& options, const VerifyReport& report) {
-  TALLY_ASSIGN_OR_RETURN(JobFiles files, OpenJobFiles(options.job_id, options.job_folder));
-  return Verifier(options, report, std::move(files)).Run();
+  absl::StatusOr<JobFiles> files = OpenJobFiles(options.job_id, options.job_folder);
+  const absl::Status status =
+      files.ok() ? Verifier(options, report, *std::move(files)).Run() : files.status();
+  return StatusWithoutFolder(status, options.job_folder);
 }
 
 }  // namespace tally

@@ -4,8 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/rpc/status.h"
+#include "server/job/states.h"
 #include "server/service/file_stream.h"
 #include "server/service/verify_stream.h"
 #include "server/service/watch_stream.h"
@@ -25,6 +27,14 @@ grpc::ServerUnaryReactor* AnswerWith(grpc::CallbackServerContext* context,
                                      absl::StatusOr<T> result, T* response) {
   if (result.ok()) *response = *std::move(result);
   return Answer(context, result.status());
+}
+
+// The job, if it has anything in its folder to be read.
+absl::StatusOr<v1::JobStatus> FindBegun(const JobRegistry& registry, const std::string& job_id) {
+  TALLY_ASSIGN_OR_RETURN(v1::JobStatus job, registry.Get(job_id));
+  if (job.started_at() != 0) return job;
+  return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " is ", JobStateName(job.state()),
+                                                    " and has not begun: there is no model of it"));
 }
 
 class UploadStream final : public grpc::ServerReadReactor<v1::UploadModelRequest> {
@@ -135,7 +145,7 @@ grpc::ServerWriteReactor<v1::FilePart>* JobServiceImpl::DownloadModel(
   if (!request->has_round()) {
     return FileStream::Serve(supervisor_->ResultFolder(request->job_id()), names);
   }
-  const absl::StatusOr<v1::JobStatus> job = registry_->Get(request->job_id());
+  const absl::StatusOr<v1::JobStatus> job = FindBegun(*registry_, request->job_id());
   if (!job.ok()) return FileStream::Serve(job.status(), names);
   const std::string folder = supervisor_->FolderOf(request->job_id());
   const auto make = [this, request = *request, folder](const FileStream::GoOn& go_on) {
@@ -146,7 +156,7 @@ grpc::ServerWriteReactor<v1::FilePart>* JobServiceImpl::DownloadModel(
 
 grpc::ServerWriteReactor<v1::VerifyProgress>* JobServiceImpl::VerifyJob(
     grpc::CallbackServerContext*, const v1::VerifyJobRequest* request) {
-  const absl::StatusOr<v1::JobStatus> job = registry_->Get(request->job_id());
+  const absl::StatusOr<v1::JobStatus> job = FindBegun(*registry_, request->job_id());
   if (!job.ok()) return VerifyStream::Serve(job.status(), &verifications_, streams_);
   VerifyOptions options;
   options.job_id = request->job_id();

@@ -18,9 +18,8 @@ absl::StatusOr<std::string> LastSnapshot(const std::string& folder) {
   v1::LayoutProto proto;
   if (!proto.ParseFromString(bytes)) return absl::DataLossError("layout.pb: not a layout");
   TALLY_ASSIGN_OR_RETURN(Layout layout, Layout::FromProto(proto));
-  TALLY_ASSIGN_OR_RETURN(
-      const SnapshotStore snapshots,
-      SnapshotStore::OpenToRead(absl::StrCat(folder, "/snapshots"), std::move(layout)));
+  const SnapshotStore snapshots =
+      SnapshotStore::OpenToRead(absl::StrCat(folder, "/snapshots"), std::move(layout));
   TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<Snapshot> last, snapshots.Latest());
   return last->path();
 }

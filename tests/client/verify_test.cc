@@ -106,6 +106,15 @@ TEST_F(Verify, TheServersRefusal) {
   EXPECT_EQ(result.out, "");
 }
 
+TEST_F(Verify, ABarOnATerminalThatTheSummaryReplaces) {
+  std::ostringstream out, err;
+  const ExitCode code = RunCli({"verify", "job-1", "--server", fake_.address},
+                               {.out = out, .err = err, .terminal = true, .width = 80}, interrupt_);
+  EXPECT_EQ(code, ExitCode::kOk);
+  EXPECT_THAT(out.str(), HasSubstr("\rverifying [=============>            ] 20/40"));
+  EXPECT_THAT(out.str(), HasSubstr("\r\x1b[Krounds 0..40 replayed"));
+}
+
 // An end without the message that has `done` is no success.
 TEST_F(Verify, CutShort) {
   service().verification.pop_back();
