@@ -55,11 +55,15 @@ absl::Status LoadParameters(const CheckpointReader& checkpoint, const Layout& la
                             const LoadOptions& options, absl::Span<float> parameters) {
   const std::vector<const LayoutTensor*> wanted = Wanted(layout, options);
   std::vector<std::string> problems = Unexpected(layout, checkpoint);
+  bool only_head = problems.empty();
   for (const LayoutTensor* place : wanted) {
     std::string problem = Mismatch(*place, checkpoint.Find(place->name));
-    if (!problem.empty()) problems.push_back(std::move(problem));
+    if (problem.empty()) continue;
+    only_head = only_head && place->block == layout.trained_blocks() - 1;
+    problems.push_back(std::move(problem));
   }
   if (!problems.empty()) {
+    if (only_head) problems.push_back("only the head differs: reset_head: true begins it anew");
     for (std::string& problem : problems) problem = absl::StrCat(checkpoint.path(), ": ", problem);
     return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   }

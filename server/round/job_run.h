@@ -310,6 +310,7 @@ class JobRun {
 
   std::shared_ptr<OpenRound> round_ ABSL_GUARDED_BY(mutex_);
   absl::Duration deadline_from_ ABSL_GUARDED_BY(mutex_);  // of round_
+  std::string last_left_out_ ABSL_GUARDED_BY(mutex_);     // whose contribution, and why
   bool lacked_workers_ ABSL_GUARDED_BY(mutex_) = false;   // round_ has paused for them
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // no contribution to round_ counts any more
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;  // a thread writes round_ to the ledger

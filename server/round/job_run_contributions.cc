@@ -124,6 +124,7 @@ void JobRun::LeaveOut(Attachment& from, const std::string& kind, const std::stri
                       Effects& effects) {
   const uint64_t number = round_->spec().round();
   from.refused_round = number;  // the rest of it is not told again
+  last_left_out_ = absl::StrCat(from.worker, ": ", reason);
   round_->Abstain(from.index);
   v1::JobWorker& stats = stats_[from.index];
   stats.set_refused(stats.refused() + 1);

@@ -13,6 +13,8 @@
 namespace tally {
 namespace {
 
+// Workers that are alive are back within a few of their pauses between attempts.
+constexpr absl::Duration kReturnLimit = absl::Seconds(30);
 // Durations of the last rounds, for the time that is left.
 constexpr size_t kRememberedRounds = 64;
 
@@ -110,8 +112,9 @@ bool JobRun::MayOpenFirst() {
 // After a restart: whoever took part in the ledger's last round may hold rounds that the disk has
 // lost. Once the next round is open that help comes too late.
 bool JobRun::AwaitsReturning() {
-  const absl::Duration patience = absl::Milliseconds(
-      static_cast<int64_t>(options_.spec.workers().round_deadline_ms()));
+  const absl::Duration patience = std::min(
+      kReturnLimit, absl::Milliseconds(
+                        static_cast<int64_t>(options_.spec.workers().round_deadline_ms())));
   if (returning_.empty()) return false;
   if (options_.clock->Steady() - opened_at_ >= patience) {
     returning_.clear();
@@ -174,7 +177,9 @@ void JobRun::Advance(Effects& effects) {
         return SetState(v1::PAUSED, absl::StrCat(decision.reason, AwaitedNames()));
       case CloseAction::kFail:
         return End(v1::FAILED,
-                   absl::StrCat("round ", round_->spec().round(), ": ", decision.reason), effects);
+                   absl::StrCat("round ", round_->spec().round(), ": ", decision.reason,
+                                "; the last one: ", last_left_out_),
+                   effects);
       case CloseAction::kClose:
         break;
     }

@@ -280,6 +280,17 @@ TEST(FlatParametersLoad, AllProblemsAtOnceAndNothingChanged) {
   EXPECT_EQ(Copy(mlp.flat->parameters()), before);
 }
 
+TEST(FlatParametersLoad, AnotherHeadAloneIsSaidWithTheRemedy) {
+  const Linked mlp = Make("mlp", kMlp);
+  Folder folder;
+  Shapes shapes = MlpShapes();
+  shapes[4].second = {77, 2};
+  EXPECT_THAT(LoadFrom(*mlp.flat, WriteCheckpoint(folder, shapes, 0.5f)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("head.weight: expected floating-point [2, 2]"),
+                             HasSubstr("reset_head: true"))));
+}
+
 TEST(FlatParametersLoad, SkipHeadKeepsTheHead) {
   const Linked mlp = Make("mlp", kMlp);
   const auto before = Copy(mlp.flat->parameters());

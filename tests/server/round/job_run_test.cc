@@ -272,6 +272,7 @@ TEST_F(JobRunTest, JobFailsWhenAllAbstain) {
   Settle();
   EXPECT_EQ(observer_.state(), v1::FAILED);
   EXPECT_THAT(observer_.reason(), HasSubstr("round 1: 2 of 3 contributions cannot be used"));
+  EXPECT_THAT(observer_.reason(), HasSubstr("the last one: b: overflow"));
   EXPECT_THAT(observer_.events(), HasSubstr("overflow"));
   EXPECT_EQ(c_.stop()->state(), v1::FAILED);
 }
