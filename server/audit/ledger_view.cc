@@ -10,23 +10,10 @@
 #include "common/layout/chunk_grid.h"
 #include "common/update/history.h"
 #include "server/ledger/format.h"
+#include "server/ledger/scan.h"
 
 namespace tally {
 namespace {
-
-absl::StatusOr<std::vector<uint64_t>> ListSegments(const std::string& folder) {
-  std::error_code error;
-  std::vector<uint64_t> rounds;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    if (const auto round = ParseSegmentName(it->path().filename().string())) {
-      rounds.push_back(*round);
-    }
-  }
-  if (error) return ErrnoStatus(error.value(), "listing", folder);
-  std::sort(rounds.begin(), rounds.end());
-  return rounds;
-}
 
 // What makes a bad record damage: a tail that was torn is cut before a later round is written.
 bool HasLaterRound(absl::string_view rest, uint64_t round) {
@@ -36,19 +23,6 @@ bool HasLaterRound(absl::string_view rest, uint64_t round) {
     if (head.ok() && head->round > round) return true;
   }
   return false;
-}
-
-absl::Status CheckSegmentHeader(absl::string_view bytes, uint64_t layout_digest,
-                                uint64_t first_round) {
-  TALLY_ASSIGN_OR_RETURN(const SegmentHeader header, DecodeSegmentHeader(bytes));
-  if (header.layout_digest != layout_digest) {
-    return absl::DataLossError(absl::StrCat("segment header: expected the layout ",
-                                            DigestToString(layout_digest), ", found ",
-                                            DigestToString(header.layout_digest)));
-  }
-  if (header.first_round == first_round) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("segment header: expected first round ", first_round,
-                                          " as in the file's name, found ", header.first_round));
 }
 
 // The record at the start of `rest`, as far as its head says.

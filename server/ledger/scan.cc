@@ -15,35 +15,6 @@
 namespace tally {
 namespace {
 
-// First rounds of the segments there are, ascending.
-absl::StatusOr<std::vector<uint64_t>> ListSegments(const std::string& folder) {
-  std::error_code error;
-  std::vector<uint64_t> rounds;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    if (const auto round = ParseSegmentName(it->path().filename().string())) {
-      rounds.push_back(*round);
-    }
-  }
-  if (error) return ErrnoStatus(error.value(), "listing", folder);
-  std::sort(rounds.begin(), rounds.end());
-  return rounds;
-}
-
-absl::Status CheckHeader(absl::string_view bytes, uint64_t layout_digest, uint64_t named) {
-  TALLY_ASSIGN_OR_RETURN(const SegmentHeader header, DecodeSegmentHeader(bytes));
-  if (header.layout_digest != layout_digest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("segment header: expected the layout ", DigestToString(layout_digest),
-                     ", found ", DigestToString(header.layout_digest)));
-  }
-  if (header.first_round != named) {
-    return absl::DataLossError(absl::StrCat("segment header: expected first round ", named,
-                                            " as in the file's name, found ", header.first_round));
-  }
-  return absl::OkStatus();
-}
-
 // The record of `round` at the start of `rest`: whole, and if `verify` with every digest right.
 absl::StatusOr<uint64_t> CheckRecord(absl::string_view rest, uint64_t round, bool verify) {
   TALLY_ASSIGN_OR_RETURN(const RecordHead head, DecodeRecordHead(rest));
@@ -77,7 +48,7 @@ absl::Status ScanSegment(const std::string& path, uint64_t layout_digest, uint64
                          LedgerScan& scan) {
   TALLY_ASSIGN_OR_RETURN(const auto file, MappedFile::OpenReadOnly(path));
   const absl::string_view bytes = file->bytes();
-  TALLY_RETURN_IF_ERROR(WithContext(CheckHeader(bytes, layout_digest, named), path));
+  TALLY_RETURN_IF_ERROR(WithContext(CheckSegmentHeader(bytes, layout_digest, named), path));
   scan.index->AddSegment(path, kSegmentHeaderBytes);
   uint64_t offset = kSegmentHeaderBytes;
   while (offset < bytes.size()) {
@@ -101,6 +72,35 @@ absl::Status ScanSegment(const std::string& path, uint64_t layout_digest, uint64
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<uint64_t>> ListSegments(const std::string& folder) {
+  std::error_code error;
+  std::vector<uint64_t> rounds;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (const auto round = ParseSegmentName(it->path().filename().string())) {
+      rounds.push_back(*round);
+    }
+  }
+  if (error) return ErrnoStatus(error.value(), "listing", folder);
+  std::sort(rounds.begin(), rounds.end());
+  return rounds;
+}
+
+absl::Status CheckSegmentHeader(absl::string_view bytes, uint64_t layout_digest,
+                                uint64_t named) {
+  TALLY_ASSIGN_OR_RETURN(const SegmentHeader header, DecodeSegmentHeader(bytes));
+  if (header.layout_digest != layout_digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("segment header: expected the layout ", DigestToString(layout_digest),
+                     ", found ", DigestToString(header.layout_digest)));
+  }
+  if (header.first_round != named) {
+    return absl::DataLossError(absl::StrCat("segment header: expected first round ", named,
+                                            " as in the file's name, found ", header.first_round));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<LedgerScan> ScanLedger(const std::string& folder, uint64_t layout_digest,
                                       uint64_t first_round) {

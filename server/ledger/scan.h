@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/ledger/index.h"
 
 namespace tally {
@@ -18,6 +21,14 @@ struct LedgerScan {
   uint64_t file_bytes = 0;   // of the last segment
   std::string torn_reason;   // why the tail does not count; empty if there is none
 };
+
+// First rounds of the segments in the folder, ascending.
+absl::StatusOr<std::vector<uint64_t>> ListSegments(const std::string& folder);
+
+// The header at the start of `bytes` is of that layout (else FAILED_PRECONDITION) and of the segment
+// named `first_round` (else DATA_LOSS).
+absl::Status CheckSegmentHeader(absl::string_view bytes, uint64_t layout_digest,
+                                uint64_t first_round);
 
 // Heads of all records are checked, and all bytes of the last segment. A bad record there is a torn
 // tail (a crash while writing), unless a later record says that it had been synced.

@@ -11,17 +11,16 @@
 #include <optional>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/file.h"
 #include "common/base/stop_signals.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/duplex_stream.h"
-#include "common/rpc/server_builder.h"
 #include "common/wire/frame.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "server/service/pull_stream.h"
 #include "tests/bench/catch_up/sides.h"
+#include "tests/bench/serve.h"
 
 namespace tally::bench {
 namespace {
@@ -100,14 +99,7 @@ int StreamFiles(const std::string& folder) {
   FileService service(folder);
   grpc::ServerBuilder builder;
   builder.RegisterCallbackGenericService(&service);
-  absl::StatusOr<RunningServer> server = StartServer(builder, {"127.0.0.1", 0}, {});
-  if (!server.ok()) return 1;
-  std::printf("PORT %u\n", server->address.port);
-  std::fflush(stdout);
-  absl::Notification stop;
-  const StopSignals signals([&] { stop.Notify(); });
-  stop.WaitForNotification();
-  std::_Exit(0);
+  return ServeUntilSigterm(builder);
 }
 
 int ReceiveStream(const std::string& server) {

@@ -8,7 +8,6 @@
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/digest.h"
 #include "common/base/file.h"
@@ -17,7 +16,6 @@
 #include "common/layout/chunk_grid.h"
 #include "common/reduction/sign_payload.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/server_builder.h"
 #include "common/spec/defaults.h"
 #include "common/update/history.h"
 #include "proto/tally/v1/training.grpc.pb.h"
@@ -28,6 +26,7 @@
 #include "server/round/planner.h"
 #include "server/service/exchange_stream.h"
 #include "tests/bench/catch_up/sides.h"
+#include "tests/bench/serve.h"
 #include "worker/exchange/exchange_client.h"
 #include "worker/exchange/replica.h"
 
@@ -177,14 +176,7 @@ int ServeMissedRounds(const MissedRounds& missed, const std::string& folder) {
   ExchangeService service(*run);
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
-  absl::StatusOr<RunningServer> server = StartServer(builder, {"127.0.0.1", 0}, {});
-  if (!server.ok()) return 1;
-  std::printf("PORT %u\n", server->address.port);
-  std::fflush(stdout);
-  absl::Notification stop;
-  const StopSignals signals([&] { stop.Notify(); });
-  stop.WaitForNotification();
-  std::_Exit(0);
+  return ServeUntilSigterm(builder);
 }
 
 int JoinLate(const MissedRounds& missed, const std::string& server, bool apply) {

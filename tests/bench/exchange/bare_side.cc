@@ -10,16 +10,15 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/stop_signals.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/duplex_stream.h"
-#include "common/rpc/server_builder.h"
 #include "common/wire/frame.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "server/service/pull_stream.h"
 #include "tests/bench/exchange/sides.h"
+#include "tests/bench/serve.h"
 
 namespace tally::bench {
 namespace {
@@ -155,14 +154,7 @@ int RunBareServer(const Size& size) {
   BareService service(&hub);
   grpc::ServerBuilder builder;
   builder.RegisterCallbackGenericService(&service);
-  absl::StatusOr<RunningServer> server = StartServer(builder, {"127.0.0.1", 0}, {});
-  if (!server.ok()) return 1;
-  std::printf("PORT %u\n", server->address.port);
-  std::fflush(stdout);
-  absl::Notification stop;
-  const StopSignals signals([&] { stop.Notify(); });
-  stop.WaitForNotification();
-  std::_Exit(0);
+  return ServeUntilSigterm(builder);
 }
 
 int RunBareWorker(const Size& size, const std::string& server) {
