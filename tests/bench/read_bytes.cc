@@ -22,7 +22,8 @@ uint64_t ReadAll(const unsigned char* bytes, size_t size) {
     c = hn::Xor(c, hn::LoadU(d, words + i + 2 * step));
     e = hn::Xor(e, hn::LoadU(d, words + i + 3 * step));
   }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Xor(hn::Xor(a, b), hn::Xor(c, e))));
+  // The minimum, because the compiler's own sum of lanes adds signed and so may overflow.
+  return hn::GetLane(hn::MinOfLanes(d, hn::Xor(hn::Xor(a, b), hn::Xor(c, e))));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -41,7 +41,9 @@ absl::Status CheckDense(uint32_t count, ByteSpan payload) {
 Bytes WriteDense(absl::Span<const float> values) {
   Bytes payload(DensePayloadBytes(values.size()));
   payload[0] = kDenseFloat32;
-  std::memcpy(payload.data() + kHeadBytes, values.data(), values.size() * sizeof(float));
+  if (!values.empty()) {
+    std::memcpy(payload.data() + kHeadBytes, values.data(), values.size() * sizeof(float));
+  }
   return payload;
 }
 

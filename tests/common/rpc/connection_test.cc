@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 constexpr absl::Duration kLong = absl::Seconds(20);
 // For peers that will never answer; failures are reported sooner.
-constexpr absl::Duration kShort = absl::Milliseconds(500);
+constexpr absl::Duration kShort = absl::Milliseconds(1500);
 
 struct Service : v1::JobService::Service {
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
