@@ -137,9 +137,9 @@ class ChaosTest : public ::testing::Test {
 
   void TearDown() override {
     if (chaos_ == nullptr) return;
-    std::cout << "chaos: seed " << seed_ << ", " << kRoundsAFault * faults_.size() << " rounds, "
-              << chaos_->report().Summary() << std::endl;
-    if (HasFailure()) std::cout << chaos_->report().Events() << std::endl;
+    std::cout << chaos_->report().Events() << "chaos: seed " << seed_ << ", "
+              << kRoundsAFault * faults_.size() << " rounds, " << chaos_->report().Summary()
+              << std::endl;
   }
 
   const uint64_t seed_;
