@@ -8,8 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "spdlog/spdlog.h"
 #include "worker/model/architecture.h"
 #include "worker/model/batch_tensor.h"
+#include "worker/model/evaluation_mode.h"
+#include "worker/model/fisher/fisher.h"
 #include "worker/model/guard.h"
 #include "worker/model/initialise.h"
 #include "worker/model/registry.h"
@@ -117,6 +120,22 @@ absl::StatusOr<Score> Model::Evaluate(const Batch& batch) {
     const torch::Tensor labels = LabelTensor(batch);
     const torch::Tensor logits = architecture_->Forward(InputTensor(batch, architecture_->input()));
     return ScoreOf(logits, labels, LossSum(logits.to(torch::kFloat64), labels));
+  });
+}
+
+absl::Status Model::AccumulateFisher(const Batch& batch, FisherKind kind, absl::Span<float> sums) {
+  TALLY_RETURN_IF_ERROR(CheckBatch(batch));
+  return GuardTorch("squared gradients", [&]() -> absl::Status {
+    const EvaluationMode mode(architecture_->module());
+    const FisherBatch fisher = {InputTensor(batch, architecture_->input()), LabelTensor(batch),
+                                kind};
+    const absl::Status batched = AddFisherBatched(*architecture_, fisher, sums);
+    if (!absl::IsUnimplemented(batched)) return batched;
+    if (!std::exchange(said_one_by_one_, true)) {
+      spdlog::warn("model {}: squared gradients are computed one example at a time, which is slow: "
+                   "{}", name_, std::string(batched.message()));
+    }
+    return AddFisherOneByOne(*architecture_, fisher, sums);
   });
 }
 

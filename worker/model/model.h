@@ -10,8 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "worker/data/data_source.h"
 #include "worker/data/example.h"
+#include "worker/model/fisher/fisher_kind.h"
 
 namespace tally {
 
@@ -56,6 +58,15 @@ class Model {
   absl::StatusOr<Score> AccumulateGradients(const Batch& batch);
   // Forward in evaluation mode.
   absl::StatusOr<Score> Evaluate(const Batch& batch);
+  // Adds each example's squared gradient to `sums`, one float32 a parameter in the order of the
+  // flat layout (its trained_size()): (d log p(y|x) / d parameter)^2 with the example's own label
+  // y, or sum_c p(c|x) (d log p(c|x) / d parameter)^2. What is frozen gets nothing. Computed in
+  // evaluation mode, without dropout and with BatchNorm's running statistics; each module's mode
+  // comes back, and parameters, buffers and gradients keep their bits. One backward pass over the
+  // batch (kExpected: one a class) if the model's layers allow it; otherwise as many for each
+  // example, with a line in the log. INVALID_ARGUMENT for a batch that does not fit or is not
+  // finite, FAILED_PRECONDITION for logits or sums that are not; `sums` are of no use then.
+  absl::Status AccumulateFisher(const Batch& batch, FisherKind kind, absl::Span<float> sums);
 
   // For code that includes LibTorch.
   Architecture& architecture() { return *architecture_; }
@@ -69,6 +80,7 @@ class Model {
   std::string name_;
   std::string config_json_;
   std::unique_ptr<Architecture> architecture_;
+  bool said_one_by_one_ = false;
 };
 
 // Names that MakeModel knows: mlp, vit, resnet_cifar.

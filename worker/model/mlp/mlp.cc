@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "worker/model/activation.h"
+#include "worker/model/layers/layers.h"
 #include "worker/model/module_tree.h"
 
 namespace tally {
@@ -24,15 +25,15 @@ class Mlp : public Architecture {
     int64_t width = static_cast<int64_t>(config.input.shape[0]);
     for (const int64_t size : config.hidden_sizes) {
       const std::string name = absl::StrCat("layers.", layers_.size());
-      layers_.push_back(tree_.Add(name, torch::nn::Linear(width, size)));
+      layers_.push_back(tree_.Add(name, Linear(width, size)));
       width = size;
     }
-    head_ = tree_.Add("head", torch::nn::Linear(width, config.input.classes));
+    head_ = tree_.Add("head", Linear(width, config.input.classes));
   }
 
   torch::Tensor Forward(const torch::Tensor& input) override {
     torch::Tensor x = input.flatten(1);
-    for (torch::nn::Linear& layer : layers_) x = Activate(activation_, layer(x));
+    for (Linear& layer : layers_) x = Activate(activation_, layer(x));
     return head_(x);
   }
 
@@ -54,8 +55,8 @@ class Mlp : public Architecture {
 
  private:
   ModuleTree tree_;
-  std::vector<torch::nn::Linear> layers_;
-  torch::nn::Linear head_{nullptr};
+  std::vector<Linear> layers_;
+  Linear head_{nullptr};
   const Activation activation_;
 };
 

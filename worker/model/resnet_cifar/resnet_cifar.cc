@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "worker/model/layers/layers.h"
 #include "worker/model/module_tree.h"
 
 namespace tally {
@@ -19,8 +20,8 @@ struct ResnetConfig {
   int64_t depth = 0;
 };
 
-nn::Conv2d Conv3x3(int64_t in, int64_t out, int64_t stride) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, 3).stride(stride).padding(1).bias(false));
+Conv2d Conv3x3(int64_t in, int64_t out, int64_t stride) {
+  return Conv2d(nn::Conv2dOptions(in, out, 3).stride(stride).padding(1).bias(false));
 }
 
 // Two 3x3 convolutions around a parameter-free shortcut; x is [n, channels, rows, columns].
@@ -30,9 +31,9 @@ class BasicLayer {
       : name_(std::move(name)), new_channels_(out - in) {
     const int64_t stride = new_channels_ > 0 ? 2 : 1;
     conv1_ = tree.Add(name_ + ".conv1", Conv3x3(in, out, stride));
-    bn1_ = tree.Add(name_ + ".bn1", nn::BatchNorm2d(out));
+    bn1_ = tree.Add(name_ + ".bn1", BatchNorm2d(out));
     conv2_ = tree.Add(name_ + ".conv2", Conv3x3(out, out, 1));
-    bn2_ = tree.Add(name_ + ".bn2", nn::BatchNorm2d(out));
+    bn2_ = tree.Add(name_ + ".bn2", BatchNorm2d(out));
   }
 
   torch::Tensor Forward(const torch::Tensor& x) {
@@ -52,17 +53,17 @@ class BasicLayer {
 
   const std::string name_;
   const int64_t new_channels_;
-  nn::Conv2d conv1_{nullptr};
-  nn::BatchNorm2d bn1_{nullptr};
-  nn::Conv2d conv2_{nullptr};
-  nn::BatchNorm2d bn2_{nullptr};
+  Conv2d conv1_{nullptr};
+  BatchNorm2d bn1_{nullptr};
+  Conv2d conv2_{nullptr};
+  BatchNorm2d bn2_{nullptr};
 };
 
 class ResnetCifar : public Architecture {
  public:
   explicit ResnetCifar(const ResnetConfig& config) : Architecture(config.input) {
     conv_ = tree_.Add("conv1", Conv3x3(3, kWidths[0], 1));
-    bn_ = tree_.Add("bn1", nn::BatchNorm2d(kWidths[0]));
+    bn_ = tree_.Add("bn1", BatchNorm2d(kWidths[0]));
     int64_t width = kWidths[0];
     for (int group = 0; group < 3; ++group) {
       for (int64_t i = 0; i < (config.depth - 2) / 6; ++i) {
@@ -71,7 +72,7 @@ class ResnetCifar : public Architecture {
         width = kWidths[group];
       }
     }
-    head_ = tree_.Add("linear", nn::Linear(width, config.input.classes));
+    head_ = tree_.Add("linear", Linear(width, config.input.classes));
   }
 
   torch::Tensor Forward(const torch::Tensor& input) override {
@@ -95,10 +96,10 @@ class ResnetCifar : public Architecture {
 
  private:
   ModuleTree tree_;
-  nn::Conv2d conv_{nullptr};
-  nn::BatchNorm2d bn_{nullptr};
+  Conv2d conv_{nullptr};
+  BatchNorm2d bn_{nullptr};
   std::vector<BasicLayer> layers_;
-  nn::Linear head_{nullptr};
+  Linear head_{nullptr};
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "worker/model/activation.h"
+#include "worker/model/layers/layers.h"
 #include "worker/model/module_tree.h"
 
 namespace tally {
@@ -31,8 +32,8 @@ struct VitConfig {
   int64_t grid() const { return static_cast<int64_t>(input.shape[1]) / patch; }
 };
 
-nn::LayerNorm Norm(const VitConfig& config) {
-  return nn::LayerNorm(nn::LayerNormOptions({config.width}).eps(config.norm_epsilon));
+LayerNorm Norm(const VitConfig& config) {
+  return LayerNorm(nn::LayerNormOptions({config.width}).eps(config.norm_epsilon));
 }
 
 // One transformer layer; x is [n, tokens, width].
@@ -44,11 +45,11 @@ class Layer {
     const auto at = [&](const char* part) { return absl::StrCat(name, part); };
     attention_norm_ = tree.Add(at(".0.norm"), Norm(config));
     qkv_ = tree.Add(at(".0.fn.to_qkv"),
-                    nn::Linear(nn::LinearOptions(config.width, 3 * inner).bias(config.qkv_bias)));
-    out_ = tree.Add(at(".0.fn.to_out.0"), nn::Linear(inner, config.width));
+                    Linear(nn::LinearOptions(config.width, 3 * inner).bias(config.qkv_bias)));
+    out_ = tree.Add(at(".0.fn.to_out.0"), Linear(inner, config.width));
     mlp_norm_ = tree.Add(at(".1.norm"), Norm(config));
-    up_ = tree.Add(at(".1.fn.net.0"), nn::Linear(config.width, config.mlp_width));
-    down_ = tree.Add(at(".1.fn.net.3"), nn::Linear(config.mlp_width, config.width));
+    up_ = tree.Add(at(".1.fn.net.0"), Linear(config.width, config.mlp_width));
+    down_ = tree.Add(at(".1.fn.net.3"), Linear(config.mlp_width, config.width));
   }
 
   torch::Tensor Forward(torch::Tensor x) {
@@ -72,12 +73,12 @@ class Layer {
   const int64_t heads_;
   const int64_t head_dim_;
   const Activation activation_;
-  nn::LayerNorm attention_norm_{nullptr};
-  nn::Linear qkv_{nullptr};
-  nn::Linear out_{nullptr};
-  nn::LayerNorm mlp_norm_{nullptr};
-  nn::Linear up_{nullptr};
-  nn::Linear down_{nullptr};
+  LayerNorm attention_norm_{nullptr};
+  Linear qkv_{nullptr};
+  Linear out_{nullptr};
+  LayerNorm mlp_norm_{nullptr};
+  Linear up_{nullptr};
+  Linear down_{nullptr};
 };
 
 class Vit : public Architecture {
@@ -88,17 +89,18 @@ class Vit : public Architecture {
     position_ = tree_.AddParameter("pos_embedding", torch::zeros({1, tokens, config.width}));
     cls_ = tree_.AddParameter("cls_token", torch::zeros({1, 1, config.width}));
     embed_ = tree_.Add("to_patch_embedding.1",
-                       nn::Linear(config.channels() * patch_ * patch_, config.width));
+                       Linear(config.channels() * patch_ * patch_, config.width));
     for (int64_t i = 0; i < config.layers; ++i) {
       layers_.emplace_back(tree_, absl::StrCat("transformer.layers.", i), config);
     }
     head_norm_ = tree_.Add("mlp_head.0", Norm(config));
-    head_ = tree_.Add("mlp_head.1", nn::Linear(config.width, config.input.classes));
+    head_ = tree_.Add("mlp_head.1", Linear(config.width, config.input.classes));
   }
 
   torch::Tensor Forward(const torch::Tensor& input) override {
+    const int64_t n = input.size(0);
     const torch::Tensor patches = embed_(Patches(input));
-    torch::Tensor x = torch::cat({cls_.expand({input.size(0), -1, -1}), patches}, 1) + position_;
+    torch::Tensor x = torch::cat({ForExamples(cls_, n), patches}, 1) + ForExamples(position_, n);
     for (Layer& layer : layers_) x = layer.Forward(x);
     return head_(head_norm_(x.select(1, 0)));
   }
@@ -136,10 +138,10 @@ class Vit : public Architecture {
   const int64_t grid_;
   torch::Tensor cls_;
   torch::Tensor position_;
-  nn::Linear embed_{nullptr};
+  Linear embed_{nullptr};
   std::vector<Layer> layers_;
-  nn::LayerNorm head_norm_{nullptr};
-  nn::Linear head_{nullptr};
+  LayerNorm head_norm_{nullptr};
+  Linear head_{nullptr};
 };
 
 void ReadShape(ModelConfig& config, VitConfig& vit) {
