@@ -19,7 +19,8 @@ namespace {
 // take a few of another reduction for its own, by their length, before it finds one it cannot.
 constexpr std::pair<absl::string_view, absl::string_view> kRuleAndReduction[] = {
     {"sign_step", "majority"},   {"sign_step", "sign_mean"}, {"lion_step", "dense_mean"},
-    {"adamw_step", "dense_mean"}, {"assign", "dense_mean"},
+    {"adamw_step", "dense_mean"}, {"assign", "dense_mean"},    {"outer_sgd", "dense_mean"},
+    {"outer_momentum", "dense_mean"}, {"outer_nesterov", "dense_mean"},
 };
 
 absl::Status CheckPair(absl::string_view rule, absl::string_view reduction) {

@@ -14,6 +14,7 @@
 #include "common/reduction/words.h"
 #include "common/update/adamw_step.h"
 #include "common/update/lion_step.h"
+#include "common/update/outer_step.h"
 #include "common/update/sign_step.h"
 
 namespace tally {
@@ -130,6 +131,51 @@ class AdamWStepRule : public UpdateRule {
   }
 };
 
+// What the local steps have made; their decay is in it already.
+class OuterRule : public UpdateRule {
+  absl::Status CheckContext(const UpdateContext& context) const override {
+    TALLY_RETURN_IF_ERROR(CheckRates(context));
+    if (context.weight_decay != 0) return Expected("weight_decay", "0", context.weight_decay);
+    return CheckBetas(context);
+  }
+  absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
+                    absl::Span<const absl::Span<float>> state) const override {
+    TALLY_ASSIGN_OR_RETURN(const DenseView delta, ParsePart(part, x.size(), step.aggregate));
+    Move(delta, {static_cast<float>(step.context.learning_rate),
+                 static_cast<float>(step.context.beta1)}, x, state);
+    return absl::OkStatus();
+  }
+  virtual void Move(const DenseView& delta, const OuterCoefficients& k, absl::Span<float> x,
+                    absl::Span<const absl::Span<float>> state) const = 0;
+};
+
+class OuterSgdRule : public OuterRule {
+  absl::string_view name() const override { return "outer_sgd"; }
+  int state_slots() const override { return 0; }
+  void Move(const DenseView& delta, const OuterCoefficients& k, absl::Span<float> x,
+            absl::Span<const absl::Span<float>> /*state*/) const override {
+    OuterSgdStep(delta, k, x);
+  }
+};
+
+class OuterMomentumRule : public OuterRule {
+  absl::string_view name() const override { return "outer_momentum"; }
+  int state_slots() const override { return 1; }
+  void Move(const DenseView& delta, const OuterCoefficients& k, absl::Span<float> x,
+            absl::Span<const absl::Span<float>> state) const override {
+    OuterMomentumStep(delta, k, state[0], x);
+  }
+};
+
+class OuterNesterovRule : public OuterRule {
+  absl::string_view name() const override { return "outer_nesterov"; }
+  int state_slots() const override { return 1; }
+  void Move(const DenseView& delta, const OuterCoefficients& k, absl::Span<float> x,
+            absl::Span<const absl::Span<float>> state) const override {
+    OuterNesterovStep(delta, k, state[0], x);
+  }
+};
+
 class AssignRule : public UpdateRule {
   absl::string_view name() const override { return "assign"; }
   int state_slots() const override { return 0; }
@@ -144,12 +190,15 @@ class AssignRule : public UpdateRule {
   }
 };
 
-const std::array<const UpdateRule*, 4>& Table() {
-  static const auto* table = new std::array<const UpdateRule*, 4>{
+const std::array<const UpdateRule*, 7>& Table() {
+  static const auto* table = new std::array<const UpdateRule*, 7>{
       new SignStepRule,
       new LionStepRule,
       new AdamWStepRule,
       new AssignRule,
+      new OuterSgdRule,
+      new OuterMomentumRule,
+      new OuterNesterovRule,
   };
   return *table;
 }

@@ -6,6 +6,8 @@
 //   lion_step   dense_mean (gradient)  1: m          lion_step.h
 //   adamw_step  dense_mean (gradient)  2: m, v       adamw_step.h
 //   assign      dense_mean             0             x = aggregate
+//   outer_sgd   dense_mean (delta)     0             outer_step.h
+//   outer_momentum, outer_nesterov     1: u          outer_step.h; beta1 is the momentum
 #pragma once
 
 #include <cstddef>

@@ -41,13 +41,14 @@ TEST(UpdateRule, FindsEachByItsName) {
 TEST(UpdateRule, UnknownNameListsThoseThereAre) {
   EXPECT_THAT(FindUpdateRule("sgd"),
               StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("'sgd'; there are sign_step, lion_step, adamw_step, assign")));
+                       HasSubstr("'sgd'; there are sign_step, lion_step, adamw_step, assign, "
+                                 "outer_sgd, outer_momentum, outer_nesterov")));
 }
 
 TEST(UpdateRule, BadRatesAreRefusedByNameAndRound) {
   const Bytes aggregate = WriteDense({1, 1, 1, 1});
   const double inf = std::numeric_limits<double>::infinity();
-  for (const char* rule : {"sign_step", "lion_step", "adamw_step"}) {
+  for (const char* rule : {"sign_step", "lion_step", "adamw_step", "outer_nesterov"}) {
     for (double bad : {-1.0, inf, std::nan("")}) {
       EXPECT_THAT(ApplyUnchanged(rule, {.learning_rate = bad, .round = 7}, aggregate),
                   AllOf(Refused("learning_rate"), Refused("round 7")));
@@ -65,6 +66,15 @@ TEST(UpdateRule, BadBetasEpsilonAndStepAreRefused) {
   EXPECT_THAT(ApplyUnchanged("adamw_step", {.epsilon = 0}, aggregate), Refused("epsilon"));
   EXPECT_THAT(ApplyUnchanged("adamw_step", {.epsilon = 1e-60}, aggregate), Refused("epsilon"));
   EXPECT_THAT(ApplyUnchanged("adamw_step", {.step = 0}, aggregate), Refused("step"));
+}
+
+// The local steps' own decay is in their delta.
+TEST(UpdateRule, OuterRulesTakeNoDecay) {
+  for (const char* rule : {"outer_sgd", "outer_momentum", "outer_nesterov"}) {
+    EXPECT_THAT(ApplyUnchanged(rule, {.learning_rate = 1, .weight_decay = 0.1},
+                               WriteDense({1, 1, 1, 1})),
+                Refused("weight_decay: expected a number 0, found 0.1"));
+  }
 }
 
 TEST(UpdateRule, AggregateOfAnotherSizeIsRefused) {
