@@ -91,7 +91,7 @@ def room_breaches(tree):
 
 def torch_breaches(tree):
     for path, includes in tree.includes.items():
-        if path.startswith(("worker/", "tests/worker/")):
+        if path.startswith(("worker/", "tests/worker/", "tests/bench/worker/")):
             continue
         for number, _, target in includes:
             if TORCH.match(target):

@@ -16,6 +16,19 @@ void AddSquares(const torch::Tensor& v, torch::Tensor sums) {
   }
 }
 
+namespace {
+
+// The same, where nobody needs the values any more.
+void AddSquaresOf(torch::Tensor product, torch::Tensor sums) {
+  if (product.size(0) == 1) {
+    sums.addcmul_(product[0], product[0]);
+  } else {
+    sums.add_(product.square_().sum(0));
+  }
+}
+
+}  // namespace
+
 void AddSquaredProducts(const torch::Tensor& a, const torch::Tensor& b, torch::Tensor sums) {
   // (a b)^2 = a^2 b^2: without a sum inside the square no example's gradient need be formed.
   if (a.size(2) == 1) {
@@ -30,7 +43,7 @@ void AddSquaredProducts(const torch::Tensor& a, const torch::Tensor& b, torch::T
     const torch::Tensor a_rows = a.slice(1, row, row + rows);
     for (int64_t i = 0; i < a.size(0); i += examples) {
       const torch::Tensor b_tile = b.slice(0, i, i + examples).transpose(1, 2);
-      AddSquares(torch::bmm(a_rows.slice(0, i, i + examples), b_tile), sums_tile);
+      AddSquaresOf(torch::bmm(a_rows.slice(0, i, i + examples), b_tile), sums_tile);
     }
   }
 }

@@ -1,7 +1,10 @@
 // Squared gradients of each example (Model::AccumulateFisher): batched against one example at a
-// time, and against a training step on the same batch. Side by side in one run, medians.
+// time, and against a training step on the same batch. Turn by turn in one run, one core, medians
+// of the thread's own time. Where LibTorch's BLAS is OpenBLAS, set OPENBLAS_NUM_THREADS=1: its own
+// threads know nothing of LibTorch's.
 //
-// fisher_bench [--examples=32] [--repetitions=7] [--threads=1] [--depth=20]
+// fisher_bench [--examples=32] [--repetitions=7] [--depth=20]
+#include <time.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -14,8 +17,6 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "common/base/clock.h"
 #include "common/base/random.h"
 #include "worker/model/batch_tensor.h"
 #include "worker/model/fisher/fisher.h"
@@ -27,7 +28,6 @@ namespace {
 struct Sizes {
   uint32_t examples = 32;
   int repetitions = 7;
-  int threads = 1;
   int depth = 20;  // of the residual network
 };
 
@@ -78,6 +78,12 @@ struct Row {
   std::vector<double> seconds = {};
 };
 
+double ThreadSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
@@ -87,10 +93,9 @@ double Median(std::vector<double> values) {
 void Measure(std::vector<Row>& rows, int repetitions) {
   for (int i = -1; i < repetitions; ++i) {
     for (Row& row : rows) {
-      const absl::Duration start = Clock::System().Steady();
+      const double start = ThreadSeconds();
       row.run();
-      const absl::Duration took = Clock::System().Steady() - start;
-      if (i >= 0) row.seconds.push_back(absl::ToDoubleSeconds(took));
+      if (i >= 0) row.seconds.push_back(ThreadSeconds() - start);
     }
   }
 }
@@ -129,9 +134,9 @@ void Compare(const Subject& subject, FisherKind kind, const Sizes& sizes) {
 }
 
 void Run(const Sizes& sizes) {
-  SetComputeThreads(sizes.threads);
-  std::printf("%u examples, %d threads\n%-42s %10s %12s %8s %12s\n", sizes.examples, sizes.threads,
-              "ms an example", "batched", "one by one", "ratio", "train steps");
+  SetComputeThreads(1);
+  std::printf("%-42s %10s %12s %8s %12s\n", "ms an example", "batched", "one by one", "ratio",
+              "train steps");
   for (const FisherKind kind : {FisherKind::kEmpirical, FisherKind::kExpected}) {
     for (const Subject& subject : Subjects(sizes)) Compare(subject, kind, sizes);
   }
@@ -145,7 +150,6 @@ int main(int argc, char** argv) {
   CLI::App app("The speed of squared gradients");
   app.add_option("--examples", sizes.examples)->check(CLI::PositiveNumber);
   app.add_option("--repetitions", sizes.repetitions)->check(CLI::PositiveNumber);
-  app.add_option("--threads", sizes.threads)->check(CLI::PositiveNumber);
   app.add_option("--depth", sizes.depth)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   tally::bench::Run(sizes);
