@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/reduction/value_dtype.h"
 
 namespace tally {
 
@@ -25,6 +26,10 @@ struct ChunkContext {
   uint32_t count = 0;       // elements
   uint64_t tie_key = 0;     // StreamKey(job seed, 0, round, kTie)
   bool zero_ties = false;   // a tie gives 0 instead of a random sign
+  ValueDtype dtype = ValueDtype::kFloat32;  // of the payloads' values; means alone
+  // The elements that contributions are over, an encoded index set (index_set/) of the chunk; not
+  // owned. Empty: all of them. sparse_mean alone.
+  ByteSpan mask = {};
 };
 
 // Above it a number of samples is not exact in a double, and a sum of products could overflow.
@@ -65,8 +70,9 @@ class Reduction {
   virtual size_t MaxContributionBytes(uint32_t count) const = 0;
   virtual size_t MaxAggregateBytes(uint32_t count, uint32_t voters) const = 0;
   // INVALID_ARGUMENT that names what is wrong: length, flags, padding bits, NaN or Inf in a mean.
-  virtual absl::Status CheckContribution(uint32_t count, ByteSpan payload) const = 0;
-  virtual absl::Status CheckAggregate(uint32_t count, ByteSpan payload) const = 0;
+  // Also another dtype than the context's.
+  virtual absl::Status CheckContribution(const ChunkContext& context, ByteSpan payload) const = 0;
+  virtual absl::Status CheckAggregate(const ChunkContext& context, ByteSpan payload) const = 0;
   virtual std::unique_ptr<ChunkAccumulator> NewAccumulator(const ChunkContext& context) const = 0;
   // NewAccumulator, one Add of everything and Finish: the same bytes, written over `aggregate`,
   // whose memory is used again (new memory costs as much as the vote itself). Votes override it
@@ -78,11 +84,14 @@ class Reduction {
                                absl::Span<const Contribution> contributions) const;
 
   // The contribution that stands for `values` (finite, at least one). A vote sends their signs; a
-  // zero in a lane that votes takes its bit of RandomWord(zero_key, first_lane + lane).
-  virtual Bytes Pack(absl::Span<const float> values, uint64_t first_lane,
+  // zero in a lane that votes takes its bit of RandomWord(zero_key, first_lane + lane). A sparse mean
+  // sends those in the mask, or, without one, those that are not zero. As many values as elements.
+  virtual Bytes Pack(const ChunkContext& context, absl::Span<const float> values,
                      uint64_t zero_key) const = 0;
-  // The aggregate as one number an element: a vote's D in [-1, 1], a mean's mean.
-  virtual absl::StatusOr<std::vector<float>> Unpack(uint32_t count, ByteSpan aggregate) const = 0;
+  // The aggregate as one number an element: a vote's D in [-1, 1], a mean's mean, 0 where a sparse
+  // mean has none.
+  virtual absl::StatusOr<std::vector<float>> Unpack(const ChunkContext& context,
+                                                    ByteSpan aggregate) const = 0;
 };
 
 // The reduction of that name (majority, sign_mean, dense_mean), never destroyed.

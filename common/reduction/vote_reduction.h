@@ -33,12 +33,12 @@ class VoteReduction : public Reduction {
   size_t MaxContributionBytes(uint32_t count) const override {
     return SignPayloadBytes(count, true);
   }
-  absl::Status CheckContribution(uint32_t count, ByteSpan payload) const override {
-    return CheckSignPayload(count, payload);
+  absl::Status CheckContribution(const ChunkContext& context, ByteSpan payload) const override {
+    return CheckSignPayload(context.count, payload);
   }
-  Bytes Pack(absl::Span<const float> values, uint64_t first_lane,
+  Bytes Pack(const ChunkContext& context, absl::Span<const float> values,
              uint64_t zero_key) const override {
-    return PackSigns(values, first_lane, zero_key);
+    return PackSigns(values, context.first_lane, zero_key);
   }
   std::unique_ptr<ChunkAccumulator> NewAccumulator(const ChunkContext& context) const override;
   absl::Status ReduceInto(const ChunkContext& context,

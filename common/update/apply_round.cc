@@ -10,6 +10,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/status.h"
 #include "common/layout/chunk_grid.h"
+#include "common/update/round_context.h"
 #include "common/update/update_rule.h"
 
 namespace tally {
@@ -51,14 +52,15 @@ absl::Status CheckSizes(const Layout& layout, const UpdateRule& rule,
   return absl::OkStatus();
 }
 
-absl::Status CheckAggregates(const Reduction& reduction, const ChunkGrid& grid,
-                             absl::Span<const ByteSpan> aggregates) {
+absl::Status CheckAggregates(const v1::RoundSpec& spec, const Reduction& reduction,
+                             const ChunkGrid& grid, absl::Span<const ByteSpan> aggregates) {
   if (aggregates.size() != grid.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected ", grid.size(), " chunks, found ", aggregates.size()));
   }
   for (uint32_t i = 0; i < grid.size(); ++i) {
-    TALLY_RETURN_IF_ERROR(WithContext(reduction.CheckAggregate(grid[i].count, aggregates[i]),
+    TALLY_ASSIGN_OR_RETURN(const ChunkContext context, AggregateContext(spec, grid[i]));
+    TALLY_RETURN_IF_ERROR(WithContext(reduction.CheckAggregate(context, aggregates[i]),
                                       absl::StrCat("chunk ", i)));
   }
   return absl::OkStatus();
@@ -95,7 +97,7 @@ absl::StatusOr<const UpdateRule*> CheckRound(const Layout& layout, const LedgerS
   TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(spec.update_rule()));
   TALLY_RETURN_IF_ERROR(CheckPair(rule->name(), reduction->name()));
   TALLY_RETURN_IF_ERROR(CheckSizes(layout, *rule, parameters, state));
-  TALLY_RETURN_IF_ERROR(CheckAggregates(*reduction, grid, round.aggregates));
+  TALLY_RETURN_IF_ERROR(CheckAggregates(spec, *reduction, grid, round.aggregates));
   TALLY_RETURN_IF_ERROR(rule->Check(ContextOf(spec)));
   return rule;
 }

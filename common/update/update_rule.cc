@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +13,7 @@
 #include "common/reduction/dense_mean/dense_payload.h"
 #include "common/reduction/majority/majority_payload.h"
 #include "common/reduction/sign_mean/sign_mean_payload.h"
+#include "common/reduction/value_codec.h"
 #include "common/reduction/words.h"
 #include "common/update/adamw_step.h"
 #include "common/update/lion_step.h"
@@ -41,12 +44,20 @@ absl::Status CheckBetas(const UpdateContext& context) {
   return Expected("beta2", "in [0, 1)", context.beta2);
 }
 
-// The values of the part alone.
-absl::StatusOr<DenseView> ParsePart(ChunkPart part, size_t size, ByteSpan aggregate) {
-  TALLY_ASSIGN_OR_RETURN(DenseView view, ParseDense(part.count, aggregate));
-  view.count = size;
-  view.values += part.first * sizeof(float);
-  return view;
+// The values of a part alone, in float32: as they lie in the aggregate, or decoded.
+struct PartValues {
+  DenseView view;
+  std::vector<float> decoded;
+};
+
+absl::StatusOr<PartValues> ParsePart(ChunkPart part, size_t size, ByteSpan aggregate) {
+  TALLY_ASSIGN_OR_RETURN(const DenseView whole, ParseDense(part.count, aggregate));
+  const unsigned char* first = whole.values + BytesOfValues(whole.dtype, part.first);
+  if (whole.dtype == ValueDtype::kFloat32) return PartValues{{size, first}, {}};
+  std::vector<float> decoded(size);
+  DecodeValues(whole.dtype, first, absl::MakeSpan(decoded));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(decoded.data());
+  return PartValues{{size, bytes}, std::move(decoded)};
 }
 
 class SignStepRule : public UpdateRule {
@@ -100,8 +111,8 @@ class LionStepRule : public UpdateRule {
   absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> state) const override {
     const UpdateContext& context = step.context;
-    TALLY_ASSIGN_OR_RETURN(const DenseView gradient, ParsePart(part, x.size(), step.aggregate));
-    LionStep(gradient,
+    TALLY_ASSIGN_OR_RETURN(const PartValues gradient, ParsePart(part, x.size(), step.aggregate));
+    LionStep(gradient.view,
              LionCoefficientsOf(context.learning_rate, context.weight_decay, context.beta1,
                                 context.beta2),
              state[0], x);
@@ -123,10 +134,10 @@ class AdamWStepRule : public UpdateRule {
   absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> state) const override {
     const UpdateContext& context = step.context;
-    TALLY_ASSIGN_OR_RETURN(const DenseView gradient, ParsePart(part, x.size(), step.aggregate));
+    TALLY_ASSIGN_OR_RETURN(const PartValues gradient, ParsePart(part, x.size(), step.aggregate));
     const AdamWOptions options{context.learning_rate, context.weight_decay, context.beta1,
                                context.beta2,         context.epsilon,      context.step};
-    AdamWStep(gradient, AdamWCoefficientsOf(options), state[0], state[1], x);
+    AdamWStep(gradient.view, AdamWCoefficientsOf(options), state[0], state[1], x);
     return absl::OkStatus();
   }
 };
@@ -140,8 +151,8 @@ class OuterRule : public UpdateRule {
   }
   absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> state) const override {
-    TALLY_ASSIGN_OR_RETURN(const DenseView delta, ParsePart(part, x.size(), step.aggregate));
-    Move(delta, {static_cast<float>(step.context.learning_rate),
+    TALLY_ASSIGN_OR_RETURN(const PartValues delta, ParsePart(part, x.size(), step.aggregate));
+    Move(delta.view, {static_cast<float>(step.context.learning_rate),
                  static_cast<float>(step.context.beta1)}, x, state);
     return absl::OkStatus();
   }
@@ -184,8 +195,8 @@ class AssignRule : public UpdateRule {
   }
   absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
                     absl::Span<const absl::Span<float>> /*state*/) const override {
-    TALLY_ASSIGN_OR_RETURN(const DenseView values, ParsePart(part, x.size(), step.aggregate));
-    std::memcpy(x.data(), values.values, x.size() * sizeof(float));
+    TALLY_ASSIGN_OR_RETURN(const PartValues values, ParsePart(part, x.size(), step.aggregate));
+    std::memcpy(x.data(), values.view.values, x.size() * sizeof(float));
     return absl::OkStatus();
   }
 };

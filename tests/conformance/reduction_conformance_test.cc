@@ -35,7 +35,7 @@ class ReductionConformance : public ::testing::TestWithParam<std::string> {
 
   std::vector<Bytes> Payloads(uint32_t count, size_t voters) {
     std::vector<Bytes> payloads;
-    for (size_t v = 0; v < voters; ++v) payloads.push_back(reduction().Pack(Values(count), 3, v));
+    for (size_t v = 0; v < voters; ++v) payloads.push_back(reduction().Pack({.first_lane = 3}, Values(count), v));
     return payloads;
   }
 
@@ -73,7 +73,7 @@ TEST_P(ReductionConformance, SizesAreWithinTheBoundsGiven) {
       for (bool zero_ties : {false, true}) {
         const Bytes aggregate = Reduce(Context(count, zero_ties), Contributions(payloads));
         EXPECT_LE(aggregate.size(), reduction().MaxAggregateBytes(count, voters));
-        TALLY_EXPECT_OK(reduction().CheckAggregate(count, aggregate));
+        TALLY_EXPECT_OK(reduction().CheckAggregate({.count = count}, aggregate));
       }
     }
   }
@@ -81,12 +81,12 @@ TEST_P(ReductionConformance, SizesAreWithinTheBoundsGiven) {
 
 TEST_P(ReductionConformance, AggregateOfEqualsSaysWhatOneSays) {
   for (uint32_t count : kCounts) {
-    const Bytes payload = reduction().Pack(Values(count), 3, 5);
-    TALLY_ASSERT_OK(reduction().CheckContribution(count, payload));
+    const Bytes payload = reduction().Pack({.first_lane = 3}, Values(count), 5);
+    TALLY_ASSERT_OK(reduction().CheckContribution({.count = count}, payload));
     const Bytes one = Reduce(Context(count), {{payload, 1}});
     const Bytes three = Reduce(Context(count), {{payload, 1}, {payload, 1}, {payload, 1}});
-    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_one, reduction().Unpack(count, one));
-    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_three, reduction().Unpack(count, three));
+    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_one, reduction().Unpack({.count = count}, one));
+    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_three, reduction().Unpack({.count = count}, three));
     ASSERT_EQ(of_one.size(), count);
     EXPECT_EQ(of_one, of_three);
   }
@@ -94,8 +94,8 @@ TEST_P(ReductionConformance, AggregateOfEqualsSaysWhatOneSays) {
 
 TEST_P(ReductionConformance, SignsOfOneContributionSurvive) {
   const std::vector<float> values = Values(130);
-  const Bytes aggregate = Reduce(Context(130), {{reduction().Pack(values, 3, 5), 1}});
-  TALLY_ASSERT_OK_AND_ASSIGN(const auto found, reduction().Unpack(130, aggregate));
+  const Bytes aggregate = Reduce(Context(130), {{reduction().Pack({.first_lane = 3}, values, 5), 1}});
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto found, reduction().Unpack({.count = 130}, aggregate));
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] == 0) continue;
     EXPECT_EQ(found[i] > 0, values[i] > 0) << i;
@@ -151,7 +151,7 @@ TEST_P(ReductionConformance, TruncatedAndExtendedPayloadsAreRefused) {
       if (size == payloads[0].size()) continue;
       Bytes payload = payloads[0];
       payload.resize(size);
-      EXPECT_THAT(reduction().CheckContribution(count, payload),
+      EXPECT_THAT(reduction().CheckContribution({.count = count}, payload),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
       EXPECT_THAT(reduction().Reduce(Context(count), {{payload, 1}}),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
@@ -160,9 +160,9 @@ TEST_P(ReductionConformance, TruncatedAndExtendedPayloadsAreRefused) {
       if (size == aggregate.size()) continue;
       Bytes payload = aggregate;
       payload.resize(size);
-      EXPECT_THAT(reduction().CheckAggregate(count, payload),
+      EXPECT_THAT(reduction().CheckAggregate({.count = count}, payload),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
-      EXPECT_THAT(reduction().Unpack(count, payload),
+      EXPECT_THAT(reduction().Unpack({.count = count}, payload),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
     }
   }
@@ -175,12 +175,12 @@ TEST_P(ReductionConformance, GarbageIsRefusedOrHarmless) {
     for (unsigned char& byte : payload) {
       if (trial % 2 || random_() % 8 == 0) byte = static_cast<unsigned char>(random_());
     }
-    if (reduction().CheckContribution(count, payload).ok()) {
+    if (reduction().CheckContribution({.count = count}, payload).ok()) {
       TALLY_EXPECT_OK(
-          reduction().CheckAggregate(count, Reduce(Context(count), {{payload, 1}})));
+          reduction().CheckAggregate({.count = count}, Reduce(Context(count), {{payload, 1}})));
     }
-    if (reduction().CheckAggregate(count, payload).ok()) {
-      TALLY_ASSERT_OK_AND_ASSIGN(const auto values, reduction().Unpack(count, payload));
+    if (reduction().CheckAggregate({.count = count}, payload).ok()) {
+      TALLY_ASSERT_OK_AND_ASSIGN(const auto values, reduction().Unpack({.count = count}, payload));
       for (float value : values) EXPECT_TRUE(std::isfinite(value));
     }
   }
@@ -188,18 +188,18 @@ TEST_P(ReductionConformance, GarbageIsRefusedOrHarmless) {
 
 TEST_P(ReductionConformance, RandomHeadIsRefused) {
   for (int byte = 0; byte < 8; ++byte) {
-    Bytes payload = reduction().Pack(Values(64), 0, 0);
+    Bytes payload = reduction().Pack({.first_lane = 0}, Values(64), 0);
     payload[byte] ^= 0xf0;
-    EXPECT_THAT(reduction().CheckContribution(64, payload),
+    EXPECT_THAT(reduction().CheckContribution({.count = 64}, payload),
                 StatusIs(absl::StatusCode::kInvalidArgument, _));
   }
 }
 
 TEST_P(ReductionConformance, ChunkWithoutElementsIsRefused) {
-  const Bytes payload = reduction().Pack({1.0f}, 0, 0);
-  EXPECT_THAT(reduction().CheckContribution(0, payload),
+  const Bytes payload = reduction().Pack({.first_lane = 0}, {1.0f}, 0);
+  EXPECT_THAT(reduction().CheckContribution({.count = 0}, payload),
               StatusIs(absl::StatusCode::kInvalidArgument, _));
-  EXPECT_THAT(reduction().CheckAggregate(0, payload),
+  EXPECT_THAT(reduction().CheckAggregate({.count = 0}, payload),
               StatusIs(absl::StatusCode::kInvalidArgument, _));
 }
 
@@ -211,7 +211,7 @@ TEST_P(ReductionConformance, NothingAddedFails) {
 }
 
 TEST_P(ReductionConformance, AllWeightsZeroFails) {
-  const Bytes payload = reduction().Pack(Values(10), 0, 0);
+  const Bytes payload = reduction().Pack({.first_lane = 0}, Values(10), 0);
   const std::vector<Contribution> zeros = {{payload, 0}, {payload, 0}};
   const auto accumulator = reduction().NewAccumulator(Context(10));
   TALLY_ASSERT_OK(accumulator->Add(zeros));

@@ -1,5 +1,6 @@
-// Weighted mean of float32 values: sum(weight * value) / sum(weight), in float64 in the order
-// given, each product and each sum rounded once, the quotient rounded to float32.
+// Weighted mean of values in float32, bf16 or fp16: sum(weight * value) / sum(weight), in float64 in
+// the order given, each product and each sum rounded once, the quotient rounded to float32 and from
+// there to the payload's type.
 #pragma once
 
 #include <memory>
@@ -19,18 +20,22 @@ class DenseMean : public Reduction {
   size_t MaxAggregateBytes(uint32_t count, uint32_t /*voters*/) const override {
     return DensePayloadBytes(count);
   }
-  absl::Status CheckContribution(uint32_t count, ByteSpan payload) const override {
-    return CheckDense(count, payload);
+  absl::Status CheckContribution(const ChunkContext& context, ByteSpan payload) const override {
+    return CheckDense(context.count, context.dtype, payload);
   }
-  absl::Status CheckAggregate(uint32_t count, ByteSpan payload) const override {
-    return CheckDense(count, payload);
+  absl::Status CheckAggregate(const ChunkContext& context, ByteSpan payload) const override {
+    return CheckDense(context.count, context.dtype, payload);
   }
   std::unique_ptr<ChunkAccumulator> NewAccumulator(const ChunkContext& context) const override;
-  Bytes Pack(absl::Span<const float> values, uint64_t /*first_lane*/,
+  absl::Status ReduceInto(const ChunkContext& context,
+                          absl::Span<const Contribution> contributions,
+                          Bytes* aggregate) const override;
+  Bytes Pack(const ChunkContext& context, absl::Span<const float> values,
              uint64_t /*zero_key*/) const override {
-    return WriteDense(values);
+    return WriteDense(values, context.dtype);
   }
-  absl::StatusOr<std::vector<float>> Unpack(uint32_t count, ByteSpan aggregate) const override;
+  absl::StatusOr<std::vector<float>> Unpack(const ChunkContext& context,
+                                            ByteSpan aggregate) const override;
 };
 
 }  // namespace tally

@@ -139,10 +139,11 @@ size_t Majority::MaxAggregateBytes(uint32_t count, uint32_t /*voters*/) const {
   return MajorityPayloadBytes(count, true, true);
 }
 
-absl::StatusOr<std::vector<float>> Majority::Unpack(uint32_t count, ByteSpan aggregate) const {
-  TALLY_ASSIGN_OR_RETURN(const MajorityView view, ParseMajority(count, aggregate));
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = SignOf(view, i);
+absl::StatusOr<std::vector<float>> Majority::Unpack(const ChunkContext& context,
+                                                    ByteSpan aggregate) const {
+  TALLY_ASSIGN_OR_RETURN(const MajorityView view, ParseMajority(context.count, aggregate));
+  std::vector<float> values(context.count);
+  for (size_t i = 0; i < context.count; ++i) values[i] = SignOf(view, i);
   return values;
 }
 

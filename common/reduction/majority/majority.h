@@ -15,10 +15,11 @@ class Majority : public VoteReduction {
  public:
   absl::string_view name() const override { return "majority"; }
   size_t MaxAggregateBytes(uint32_t count, uint32_t voters) const override;
-  absl::Status CheckAggregate(uint32_t count, ByteSpan payload) const override {
-    return CheckMajority(count, payload);
+  absl::Status CheckAggregate(const ChunkContext& context, ByteSpan payload) const override {
+    return CheckMajority(context.count, payload);
   }
-  absl::StatusOr<std::vector<float>> Unpack(uint32_t count, ByteSpan aggregate) const override;
+  absl::StatusOr<std::vector<float>> Unpack(const ChunkContext& context,
+                                            ByteSpan aggregate) const override;
   std::unique_ptr<VoteWriter> NewWriter(const ChunkContext& context, size_t voters,
                                         Bytes* aggregate) const override;
 };

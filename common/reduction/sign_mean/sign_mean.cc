@@ -55,10 +55,11 @@ class SignMeanWriter : public VoteWriter {
 
 }  // namespace
 
-absl::StatusOr<std::vector<float>> SignMean::Unpack(uint32_t count, ByteSpan aggregate) const {
-  TALLY_ASSIGN_OR_RETURN(const SignMeanView view, ParseSignMean(count, aggregate));
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) {
+absl::StatusOr<std::vector<float>> SignMean::Unpack(const ChunkContext& context,
+                                                    ByteSpan aggregate) const {
+  TALLY_ASSIGN_OR_RETURN(const SignMeanView view, ParseSignMean(context.count, aggregate));
+  std::vector<float> values(context.count);
+  for (size_t i = 0; i < context.count; ++i) {
     const size_t lane = i / kLaneElements;
     int plus = 0;
     for (size_t k = 0; k < view.plane_count; ++k) {

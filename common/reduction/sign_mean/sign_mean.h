@@ -17,10 +17,11 @@ class SignMean : public VoteReduction {
   size_t MaxAggregateBytes(uint32_t count, uint32_t voters) const override {
     return SignMeanPayloadBytes(count, voters, true);
   }
-  absl::Status CheckAggregate(uint32_t count, ByteSpan payload) const override {
-    return CheckSignMean(count, payload);
+  absl::Status CheckAggregate(const ChunkContext& context, ByteSpan payload) const override {
+    return CheckSignMean(context.count, payload);
   }
-  absl::StatusOr<std::vector<float>> Unpack(uint32_t count, ByteSpan aggregate) const override;
+  absl::StatusOr<std::vector<float>> Unpack(const ChunkContext& context,
+                                            ByteSpan aggregate) const override;
   std::unique_ptr<VoteWriter> NewWriter(const ChunkContext& context, size_t voters,
                                         Bytes* aggregate) const override;
 };

@@ -16,14 +16,14 @@ using testing::IsOk;
 using testing::StatusIs;
 
 void ExpectRefused(const Bytes& payload, absl::string_view message, uint32_t count = 2) {
-  EXPECT_THAT(CheckDense(count, payload),
+  EXPECT_THAT(CheckDense(count, ValueDtype::kFloat32, payload),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(message))));
 }
 
 TEST(DensePayload, ExampleOfThePage) {
   const Bytes expected = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0};
   EXPECT_EQ(WriteDense({1.0f, -2.0f}), expected);
-  TALLY_EXPECT_OK(CheckDense(2, expected));
+  TALLY_EXPECT_OK(CheckDense(2, ValueDtype::kFloat32, expected));
 }
 
 TEST(DensePayload, NoElements) { ExpectRefused(WriteDense({}), "at least one element", 0); }
@@ -43,11 +43,12 @@ TEST(DensePayload, Extended) {
 }
 
 TEST(DensePayload, OtherDtype) {
-  for (unsigned char dtype : {0, 2, 3, 255}) {
+  for (unsigned char dtype : {0, 4, 255}) {
     Bytes payload = WriteDense({1, 2});
     payload[0] = dtype;
     ExpectRefused(payload, "expected dtype 1");
   }
+  ExpectRefused(WriteDense({1, 2}, ValueDtype::kBfloat16), "expected values in float32, found bf16");
 }
 
 TEST(DensePayload, ReservedHeadByte) {
@@ -59,13 +60,14 @@ TEST(DensePayload, ReservedHeadByte) {
 TEST(DensePayload, NonFiniteValueIsNamed) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (float bad : {kInf, -kInf, std::numeric_limits<float>::quiet_NaN()}) {
-    ExpectRefused(WriteDense({1, bad}), "value 1 is not finite");
+    ExpectRefused(WriteDense({1, bad}), "value 1 of 2 is not a finite number in float32");
   }
 }
 
 TEST(DensePayload, LargestAndDenormalValuesPass) {
-  TALLY_EXPECT_OK(CheckDense(2, WriteDense({std::numeric_limits<float>::max(),
-                                            std::numeric_limits<float>::denorm_min()})));
+  TALLY_EXPECT_OK(CheckDense(2, ValueDtype::kFloat32,
+                             WriteDense({std::numeric_limits<float>::max(),
+                                         std::numeric_limits<float>::denorm_min()})));
 }
 
 TEST(DenseMean, WeightedMeanInFloat64InTheOrderGiven) {
@@ -88,8 +90,38 @@ TEST(DenseMean, WeightedMeanInFloat64InTheOrderGiven) {
   const DenseMean reduction;
   TALLY_ASSERT_OK_AND_ASSIGN(const Bytes aggregate,
                              reduction.Reduce({.count = kCount}, contributions));
-  TALLY_ASSERT_OK_AND_ASSIGN(const auto mean, reduction.Unpack(kCount, aggregate));
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto mean, reduction.Unpack({.count = kCount}, aggregate));
   for (size_t i = 0; i < kCount; ++i) EXPECT_EQ(mean[i], static_cast<float>(sums[i] / total));
+}
+
+TEST(DenseMean, ThousandBf16ValuesAreAddedWide) {
+  // In bf16 a sum of ones would stop at 256.
+  const ChunkContext context{.count = 3, .dtype = ValueDtype::kBfloat16};
+  const Bytes one = WriteDense({1, 1.0078125f, -3}, context.dtype);
+  const std::vector<Contribution> many(1000, {one, 1});
+  TALLY_ASSERT_OK_AND_ASSIGN(const Bytes mean, DenseMean().Reduce(context, many));
+  EXPECT_EQ(mean, one);
+}
+
+TEST(DenseMean, AnotherDtypeIsRefusedAndNothingIsAdded) {
+  const ChunkContext context{.count = 1, .dtype = ValueDtype::kFloat16};
+  const Bytes half = WriteDense({1}, context.dtype), whole = WriteDense({9});
+  EXPECT_THAT(DenseMean().CheckContribution(context, whole),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected values in fp16, found float32")));
+  const auto accumulator = DenseMean().NewAccumulator(context);
+  TALLY_ASSERT_OK(accumulator->Add({{half, 1}}));
+  EXPECT_THAT(accumulator->Add({{half, 1}, {whole, 1}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("fp16")));
+  TALLY_ASSERT_OK_AND_ASSIGN(const Bytes mean, accumulator->Finish());
+  EXPECT_EQ(mean, half);
+}
+
+TEST(DenseMean, WhatDoesNotFitFp16IsRefusedByName) {
+  const ChunkContext context{.count = 2, .dtype = ValueDtype::kFloat16};
+  EXPECT_THAT(DenseMean().CheckContribution(context, DenseMean().Pack(context, {1, 70000}, 0)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("value 1 of 2 is not a finite number in fp16")));
 }
 
 TEST(DenseMean, OfTheLargestValuesIsFinite) {

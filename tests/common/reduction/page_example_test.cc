@@ -41,7 +41,7 @@ TEST(PageExample, Contribution) {
   AppendWord(2, 0, &expected);
   AppendWord(5, 0, &expected);
   EXPECT_EQ(Example().payloads[3], expected);
-  TALLY_EXPECT_OK((*FindReduction("majority"))->CheckContribution(130, expected));
+  TALLY_EXPECT_OK((*FindReduction("majority"))->CheckContribution({.count = 130}, expected));
 }
 
 TEST(PageExample, Majority) {

@@ -28,9 +28,9 @@ std::vector<Contribution> Contributions(const std::vector<Bytes>& payloads) {
 void ExpectResult(const Reduction& reduction, const ChunkContext& context,
                   const absl::StatusOr<Bytes>& aggregate, const std::vector<float>& expected) {
   TALLY_ASSERT_OK(aggregate);
-  TALLY_EXPECT_OK(reduction.CheckAggregate(context.count, *aggregate));
+  TALLY_EXPECT_OK(reduction.CheckAggregate(context, *aggregate));
   TALLY_ASSERT_OK_AND_ASSIGN(const std::vector<float> found,
-                             reduction.Unpack(context.count, *aggregate));
+                             reduction.Unpack(context, *aggregate));
   EXPECT_EQ(found, expected);
 }
 
@@ -39,7 +39,7 @@ void CheckVote(ChunkContext context, const std::vector<VoteList>& voters) {
   std::vector<Bytes> payloads;
   for (const VoteList& votes : voters) {
     payloads.push_back(testing::ReferencePack(votes));
-    TALLY_ASSERT_OK(Find("majority").CheckContribution(context.count, payloads.back()));
+    TALLY_ASSERT_OK(Find("majority").CheckContribution(context, payloads.back()));
     ASSERT_EQ(testing::ReferenceVotes(context.count, payloads.back()), votes);
   }
   const std::vector<Contribution> contributions = Contributions(payloads);
@@ -151,7 +151,7 @@ TEST(Vote, TiesAreUnbiasedAndDifferBetweenLanesAndKeys) {
   const Bytes minus = testing::ReferencePack(VoteList(context.count, -1));
   const std::vector<Contribution> contributions = {{plus, 1}, {minus, 1}};
   TALLY_ASSERT_OK_AND_ASSIGN(const Bytes first, Find("majority").Reduce(context, contributions));
-  TALLY_ASSERT_OK_AND_ASSIGN(const auto signs, Find("majority").Unpack(context.count, first));
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto signs, Find("majority").Unpack(context, first));
   double sum = 0;
   for (float sign : signs) sum += sign;
   EXPECT_LT(std::abs(sum), 5 * std::sqrt(static_cast<double>(context.count)));
@@ -167,8 +167,8 @@ TEST(Vote, PackSendsSignsRandomBitsForZerosAndSilenceForZeroLanes) {
   values[6] = -0.0f;
   for (size_t i = 64; i < 128; ++i) values[i] = i % 2 ? 0.0f : -0.0f;
   const uint64_t key = 99, zeros = RandomWord(key, 10);
-  const Bytes payload = Find("majority").Pack(values, 10, key);
-  TALLY_ASSERT_OK(Find("majority").CheckContribution(192, payload));
+  const Bytes payload = Find("majority").Pack({.first_lane = 10}, values, key);
+  TALLY_ASSERT_OK(Find("majority").CheckContribution({.count = 192}, payload));
   const VoteList votes = testing::ReferenceVotes(192, payload);
   for (size_t i = 0; i < 192; ++i) {
     int expected = i / 64 == 1 ? 0 : 1;

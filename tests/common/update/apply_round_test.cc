@@ -63,8 +63,9 @@ class ApplyRoundTest : public ::testing::Test {
     for (const Chunk& chunk : grid.chunks()) {
       std::vector<Bytes> payloads;
       for (uint64_t worker = 0; worker < 3; ++worker) {
-        payloads.push_back(reduction->Pack(RandomFloats(chunk.count, chunk.first * 8 + worker + 2),
-                                           chunk.first_lane, worker));
+        payloads.push_back(reduction->Pack({.first_lane = chunk.first_lane},
+                                           RandomFloats(chunk.count, chunk.first * 8 + worker + 2),
+                                           worker));
       }
       const std::vector<Contribution> contributions = {
           {payloads[0], 1}, {payloads[1], 2}, {payloads[2], 3}};
@@ -79,7 +80,7 @@ class ApplyRoundTest : public ::testing::Test {
     const ChunkGrid grid = *GridForRound(layout_, spec_);
     for (uint32_t i = 0; i < grid.size(); ++i) {
       const auto part =
-          (*FindReduction(spec_.reduction()))->Unpack(grid[i].count, aggregates_[i]);
+          (*FindReduction(spec_.reduction()))->Unpack({.count = grid[i].count}, aggregates_[i]);
       EXPECT_THAT(part, testing::IsOk());
       all.insert(all.end(), part->begin(), part->end());
     }

@@ -94,7 +94,7 @@ Bytes AggregateOf(const Kind& kind, const v1::RoundSpec& spec, const Chunk& chun
   std::vector<Bytes> payloads;
   for (uint64_t worker = 0; worker < 4; ++worker) {  // four, so that votes tie
     const uint64_t key = StreamKey(spec.round(), worker, chunk.first, RandomPurpose::kAugment);
-    payloads.push_back(reduction->Pack(RandomFloats(chunk.count, key), chunk.first_lane, key));
+    payloads.push_back(reduction->Pack({.first_lane = chunk.first_lane}, RandomFloats(chunk.count, key), key));
     if (kind.silent_lanes) Silence(payloads.back(), chunk.count);
   }
   std::vector<Contribution> contributions;
