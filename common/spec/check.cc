@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "common/rpc/limits.h"
+#include "common/spec/check_method.h"
 #include "common/spec/names.h"
 #include "common/spec/problems.h"
 #include "nlohmann/json.hpp"
@@ -19,6 +20,7 @@ constexpr uint32_t kMaxBatch = 1u << 20;
 constexpr uint64_t kMaxDurationMs = uint64_t{7} * 24 * 3600 * 1000;
 constexpr int kMaxLabels = 64;
 constexpr uint32_t kMaxShuffleBuffer = 1'000'000'000;
+constexpr uint32_t kMaxHoldOutEvery = 1u << 20;
 constexpr uint32_t kLane = 64;
 
 bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
@@ -68,40 +70,19 @@ void CheckModel(const v1::ModelSpec& model, Problems& problems) {
                  "false without a base model", "true");
 }
 
-void CheckLionChoices(const v1::MethodSpec& method, Problems& problems) {
-  const bool lion = method.name() == "distributed_lion";
-  const std::string& aggregation = method.aggregation();
-  const bool majority = lion && aggregation == "majority";
-  const std::string& ties = method.ties();
-  problems.Check(
-      lion ? IsOneOf(AggregationNames(), aggregation) : aggregation.empty(), "method.aggregation",
-      lion ? Words(AggregationNames()) : "no such key unless the method is distributed_lion",
-      Quoted(aggregation));
-  problems.Check(majority ? IsOneOf(TieNames(), ties) : ties.empty(), "method.ties",
-                 majority ? Words(TieNames()) : "no such key unless the aggregation is majority",
-                 Quoted(ties));
-}
-
-void CheckBeta(double beta, absl::string_view field, Problems& problems) {
-  problems.Check(beta >= 0 && beta < 1, field, "a number from 0, below 1", beta);
-}
-
-void CheckMethod(const v1::MethodSpec& method, Problems& problems) {
-  const std::string& name = method.name();
-  const bool adamw = name == "global_adamw";
-  const bool known = IsOneOf(MethodNames(), name);
-  problems.Check(known, "method.name", Words(MethodNames()), Quoted(name));
-  if (known) CheckLionChoices(method, problems);
-  CheckBeta(method.beta1(), "method.beta1", problems);
-  CheckBeta(method.beta2(), "method.beta2", problems);
-  const double epsilon = method.epsilon();
-  if (known) {
-    problems.Check(adamw ? std::isfinite(epsilon) && epsilon > 0 : epsilon == 0, "method.epsilon",
-                   adamw ? "a number above 0" : "no such key unless the method is global_adamw",
-                   epsilon);
-  }
-  problems.Check(IsNonNegative(method.weight_decay()), "method.weight_decay",
-                 "a number of at least 0", method.weight_decay());
+void CheckWarmup(const v1::JobSpec& spec, Problems& problems) {
+  const v1::LearningRate& rate = spec.learning_rate();
+  const bool local = HasLocalSteps(spec.method());
+  const uint64_t rounds = local ? 0 : spec.rounds();
+  problems.Check(rate.warmup_rounds() <= rounds, "learning_rate.warmup_rounds",
+                 local ? "warmup_steps instead, in local steps"
+                       : absl::StrCat("at most rounds, ", rounds),
+                 rate.warmup_rounds());
+  const uint64_t steps = local ? spec.rounds() * spec.method().local().steps() : 0;
+  problems.Check(rate.warmup_steps() <= steps, "learning_rate.warmup_steps",
+                 local ? absl::StrCat("at most rounds * local steps, ", steps)
+                       : "no such key unless the method has local steps",
+                 rate.warmup_steps());
 }
 
 void CheckLearningRate(const v1::JobSpec& spec, Problems& problems) {
@@ -113,8 +94,7 @@ void CheckLearningRate(const v1::JobSpec& spec, Problems& problems) {
                  "a number above 0", rate.peak());
   problems.Check(IsNonNegative(rate.final()), "learning_rate.final", "a number of at least 0",
                  rate.final());
-  problems.Check(rate.warmup_rounds() <= spec.rounds(), "learning_rate.warmup_rounds",
-                 absl::StrCat("at most rounds, ", spec.rounds()), rate.warmup_rounds());
+  CheckWarmup(spec, problems);
   // At 1 the decay alone would set every parameter to zero, beyond it flip signs.
   const double shrink = std::max(rate.peak(), rate.final()) * spec.method().weight_decay();
   problems.Check(!(shrink >= 1), "method.weight_decay", "learning rate * weight decay below 1",
@@ -161,6 +141,7 @@ void CheckWorkers(const v1::WorkersSpec& workers, Problems& problems) {
 
 // Bits that one element of the method's widest payload takes at most.
 uint64_t WidestBits(const v1::MethodSpec& method) {
+  if (method.name() == "fish") return 64;  // a value, and its index in whatever encoding
   if (method.name() != "distributed_lion") return 32;
   return method.aggregation() == "majority" ? 3 : 9;  // signs and zeros, or counts; silent lanes
 }
@@ -209,7 +190,10 @@ std::vector<SpecProblem> FindSpecProblems(const v1::JobSpec& spec) {
   problems.Check(spec.data().shuffle_buffer() <= kMaxShuffleBuffer, "data.shuffle_buffer",
                  absl::StrCat("at most ", kMaxShuffleBuffer, " examples"),
                  spec.data().shuffle_buffer());
-  CheckMethod(spec.method(), problems);
+  const uint32_t hold_out = spec.data().hold_out_every();
+  problems.Check(hold_out != 1 && hold_out <= kMaxHoldOutEvery, "data.hold_out_every",
+                 absl::StrCat("0, or 2 to ", kMaxHoldOutEvery), hold_out);
+  CheckMethod(spec, problems);
   CheckSchedule(spec, problems);
   CheckLearningRate(spec, problems);
   CheckWorkers(spec.workers(), problems);

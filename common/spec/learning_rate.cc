@@ -22,4 +22,10 @@ double LearningRateAt(const v1::LearningRate& rate, uint64_t round, uint64_t rou
   return rate.final() + (rate.peak() - rate.final()) * left;
 }
 
+double LocalLearningRateAt(const v1::JobSpec& job, uint64_t step) {
+  v1::LearningRate rate = job.learning_rate();
+  rate.set_warmup_rounds(rate.warmup_steps());
+  return LearningRateAt(rate, step, job.rounds() * job.method().local().steps());
+}
+
 }  // namespace tally

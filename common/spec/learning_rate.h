@@ -11,4 +11,8 @@ namespace tally {
 // has: linearly, along half a cosine, or, for a constant schedule, stays at peak.
 double LearningRateAt(const v1::LearningRate& rate, uint64_t round, uint64_t rounds);
 
+// The rate of a worker's local step, 1 to rounds * method.local.steps, of a job with local steps: the
+// same schedule over those, with warmup_steps.
+double LocalLearningRateAt(const v1::JobSpec& job, uint64_t step);
+
 }  // namespace tally

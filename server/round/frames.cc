@@ -38,8 +38,10 @@ grpc::ByteBuffer HandBackFrame(uint64_t first, uint64_t last) {
   return EncodeFrame(frame);
 }
 
-grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec, uint64_t synced_round) {
+grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec, uint64_t synced_round,
+                            const v1::HeldChunks& held) {
   v1::ServerFrame frame;
+  if (held.chunks() > 0) *frame.mutable_held() = held;
   *frame.mutable_round() = spec;
   frame.set_synced_round(synced_round);
   return EncodeFrame(frame);

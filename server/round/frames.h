@@ -13,8 +13,9 @@
 namespace tally {
 
 grpc::ByteBuffer AttachedFrame(bool send_base);
-// `synced_round`: rounds up to it are on the disk.
-grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec, uint64_t synced_round);
+// `synced_round`: rounds up to it are on the disk. `held`: of the receiver's contribution.
+grpc::ByteBuffer RoundFrame(const v1::RoundSpec& spec, uint64_t synced_round,
+                            const v1::HeldChunks& held = {});
 grpc::ByteBuffer HandBackFrame(uint64_t first, uint64_t last);
 grpc::ByteBuffer PastRoundFrame(const v1::RoundSpec& spec);
 // With all of its chunks as payload; `owner` keeps their bytes alive.

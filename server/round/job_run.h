@@ -209,13 +209,18 @@ class JobRun {
   absl::Status OnContributionChunk(Attachment& from, const v1::ChunkHeader& header,
                                    const Payload& payload, size_t wire_bytes)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void TakeChunk(Attachment& from, const v1::ChunkHeader& header, const Payload& payload,
-                 const std::shared_ptr<OpenRound>& round, Effects& effects)
+  absl::Status TakeChunk(Attachment& from, const v1::ChunkHeader& header, const Payload& payload,
+                         const std::shared_ptr<OpenRound>& round, Effects& effects)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status DiskFailed(const Attachment& from, const absl::Status& status);
   static absl::Status CheckChunk(const OpenRound& round, const v1::ChunkHeader& header,
                                  const Bytes& bytes);
   absl::Status OnContributionEnd(Attachment& from, const v1::ContributionEnd& end,
-                                 Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                                 size_t wire_bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool MayEnd(Attachment& from, const v1::ContributionEnd& end, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountContribution(Attachment& from, const v1::ContributionEnd& end, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RefuseLate(Attachment& from, uint64_t round, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveOut(Attachment& from, const std::string& kind, const std::string& reason,
@@ -224,9 +229,13 @@ class JobRun {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Resume() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenNextRound(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<OpenRound>> NewRound(const v1::RoundSpec& spec) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendRound(Attachment& member, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayOpenFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AwaitsReturning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveStaged(uint64_t before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The round is in the ledger, however it came there.
   void RoundEntered(const v1::RoundSpec& spec, const v1::RoundClosed& closed, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
+#include "server/round/round_kind.h"
 
 namespace tally {
 
@@ -29,38 +30,60 @@ absl::Status JobRun::OnContributionChunk(Attachment& from, const v1::ChunkHeader
       RefuseLate(from, header.round(), effects);
     }
   }
-  if (round != nullptr) TakeChunk(from, header, payload, round, effects);
+  absl::Status status;
+  if (round != nullptr) status = TakeChunk(from, header, payload, round, effects);
   Finish(std::move(effects));
-  return absl::OkStatus();
+  return status;
+}
+
+// The worker's stream ends, and it goes on from what is on the disk when it is back.
+absl::Status JobRun::DiskFailed(const Attachment& from, const absl::Status& status) {
+  const std::string message = absl::StrCat("contributions: ", status.message());
+  observer_->OnEvent("warning", from.worker, message);
+  return absl::UnavailableError(message);
 }
 
 // The payload is checked, kept and, if it is the last one awaited, reduced without the lock.
-void JobRun::TakeChunk(Attachment& from, const v1::ChunkHeader& header, const Payload& payload,
-                       const std::shared_ptr<OpenRound>& round, Effects& effects) {
+absl::Status JobRun::TakeChunk(Attachment& from, const v1::ChunkHeader& header,
+                               const Payload& payload, const std::shared_ptr<OpenRound>& round,
+                               Effects& effects) {
   Bytes bytes = payload.ToBytes();
   absl::Status valid = CheckChunk(*round, header, bytes);
   Booking booking;
   {
     absl::MutexLock lock(&mutex_);
-    if (from.phase == AttachmentPhase::kEnded || round->HasContributed(from.index)) return;
-    if (round != round_ || closing_) return RefuseLate(from, header.round(), effects);
+    if (from.phase == AttachmentPhase::kEnded || round->HasContributed(from.index)) {
+      return absl::OkStatus();
+    }
+    if (round != round_ || closing_) {
+      RefuseLate(from, header.round(), effects);
+      return absl::OkStatus();
+    }
     if (valid.ok()) {
       const absl::StatusOr<Booking> booked =
           round->Book(from.index, header.index(), header.digest(), bytes.size());
       valid = booked.status();
       if (booked.ok()) booking = *booked;
     }
-    if (!valid.ok()) return LeaveOut(from, "damaged", std::string(valid.message()), effects);
+    if (!valid.ok()) {
+      LeaveOut(from, "damaged", std::string(valid.message()), effects);
+      return absl::OkStatus();
+    }
   }
-  if (!booking.fresh) return;
-  const absl::Status staged =
-      round->Stage(from.index, booking.attempt, header.index(), std::move(bytes));
+  if (!booking.fresh) return absl::OkStatus();
+  const absl::Status staged = round->Stage(from.index, booking.attempt, header.index(),
+                                           header.digest(), std::move(bytes));
   absl::MutexLock lock(&mutex_);
-  if (round != round_ || from.phase == AttachmentPhase::kEnded) return;
-  if (!staged.ok()) return LeaveOut(from, "damaged", std::string(staged.message()), effects);
-  if (!round->Arrived(from.index, booking.attempt, header.index())) return;
+  if (round != round_ || from.phase == AttachmentPhase::kEnded) return absl::OkStatus();
+  if (!staged.ok() && round->on_disk()) return DiskFailed(from, staged);
+  if (!staged.ok()) {
+    LeaveOut(from, "damaged", std::string(staged.message()), effects);
+    return absl::OkStatus();
+  }
+  if (!round->Arrived(from.index, booking.attempt, header.index())) return absl::OkStatus();
   effects.round = round;
   effects.reduce.push_back(header.index());
+  return absl::OkStatus();
 }
 
 absl::Status JobRun::CheckChunk(const OpenRound& round, const v1::ChunkHeader& header,
@@ -76,32 +99,70 @@ absl::Status JobRun::CheckChunk(const OpenRound& round, const v1::ChunkHeader& h
                                             DigestToString(header.digest()), ", found ",
                                             DigestToString(digest)));
   }
-  return WithContext(round.reduction().CheckContribution(round.grid()[header.index()].count, bytes),
+  return WithContext(round.CheckContribution(header.index(), bytes),
                      absl::StrCat("chunk ", header.index()));
 }
 
+// A contribution on the disk is synced without the lock, and counts after that.
 absl::Status JobRun::OnContributionEnd(Attachment& from, const v1::ContributionEnd& end,
-                                       Effects& effects) {
+                                       size_t wire_bytes) {
+  Effects effects;
+  std::shared_ptr<OpenRound> round;
+  uint32_t attempt = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (from.phase == AttachmentPhase::kEnded) return absl::OkStatus();
+    CountUp(from, wire_bytes);
+    if (MayEnd(from, end, effects)) {
+      round = round_;
+      attempt = round->part(from.index).attempt;
+    }
+  }
+  absl::Status staged;
+  if (round != nullptr) {
+    staged = round->StageEnd(from.index, attempt, end);
+    absl::MutexLock lock(&mutex_);
+    if (!staged.ok()) {
+      staged = DiskFailed(from, staged);
+    } else if (from.phase != AttachmentPhase::kEnded && TakesPart(from, end.round())) {
+      CountContribution(from, end, effects);
+    }
+  }
+  Finish(std::move(effects));
+  return staged;
+}
+
+// Whether this is the end of a whole contribution to the open round.
+bool JobRun::MayEnd(Attachment& from, const v1::ContributionEnd& end, Effects& effects) {
   if (!TakesPart(from, end.round())) {
     RefuseLate(from, end.round(), effects);
-    return absl::OkStatus();
+    return false;
   }
-  if (round_->HasContributed(from.index)) return absl::OkStatus();  // a repetition
+  if (round_->HasContributed(from.index)) return false;  // a repetition
   v1::JobWorker& stats = stats_[from.index];
   stats.set_nonfinite(stats.nonfinite() + end.nonfinite());
   if (!end.abstain().empty()) {
     LeaveOut(from, "abstained", end.abstain(), effects);
-    return absl::OkStatus();
+    return false;
   }
+  if (const absl::Status whole = round_->CheckEnd(from.index, end); !whole.ok()) {
+    LeaveOut(from, "damaged", std::string(whole.message()), effects);
+    return false;
+  }
+  return true;
+}
+
+void JobRun::CountContribution(Attachment& from, const v1::ContributionEnd& end,
+                               Effects& effects) {
+  if (round_->HasContributed(from.index)) return;
   if (const absl::Status ended = round_->End(from.index, end); !ended.ok()) {
-    LeaveOut(from, "damaged", std::string(ended.message()), effects);
-    return absl::OkStatus();
+    return LeaveOut(from, "damaged", std::string(ended.message()), effects);
   }
+  v1::JobWorker& stats = stats_[from.index];
   stats.set_last_round(end.round());
   // Each stands for a batch: where this place's data goes on. A buffers round takes none.
-  if (!round_->spec().buffers()) stats.set_contributions(stats.contributions() + 1);
+  if (IsTraining(round_->spec())) stats.set_contributions(stats.contributions() + 1);
   Advance(effects);
-  return absl::OkStatus();
 }
 
 // A contribution to a round that is closed, told to its worker once a round.

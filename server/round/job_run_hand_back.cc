@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/layout/chunk_grid.h"
 #include "common/update/history.h"
+#include "common/update/round_context.h"
 #include "server/ledger/record.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
@@ -92,8 +93,9 @@ absl::Status JobRun::OnHandedChunk(Attachment& from, const v1::ChunkHeader& head
                                            DigestToString(digest)));
   }
   TALLY_ASSIGN_OR_RETURN(const Reduction* reduction, FindReduction(handed_->spec.reduction()));
-  const uint32_t count = handed_->grid[header.index()].count;
-  if (const absl::Status fits = reduction->CheckAggregate(count, bytes); !fits.ok()) {
+  TALLY_ASSIGN_OR_RETURN(const ChunkContext context,
+                         AggregateContext(handed_->spec, handed_->grid[header.index()]));
+  if (const absl::Status fits = reduction->CheckAggregate(context, bytes); !fits.ok()) {
     return absl::AbortedError(absl::StrCat(where, ": ", fits.message()));
   }
   handed_->digests[header.index()] = digest;

@@ -110,7 +110,7 @@ void JobRun::ElectIfNeeded(Effects& effects) {
 void JobRun::GoLive(Attachment& member, Effects& effects) {
   member.phase = AttachmentPhase::kLive;
   if (round_ != nullptr) {
-    Send(member, RoundFrame(round_->spec(), writer_->synced_round()), effects);
+    SendRound(member, effects);
     for (uint32_t i = 0; i < round_->grid().size(); ++i) {
       const AggregateChunk& chunk = round_->aggregate()[i];
       if (chunk.payload == nullptr) continue;

@@ -9,6 +9,7 @@
 #include "common/update/history.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
+#include "server/round/round_kind.h"
 
 namespace tally {
 namespace {
@@ -31,6 +32,7 @@ absl::Status JobRun::OnFrame(const std::shared_ptr<Attachment>& from, const v1::
   if (frame.has_chunk() && frame.chunk().kind() == v1::ROUND) {
     return OnContributionChunk(*from, frame.chunk(), payload, wire_bytes);
   }
+  if (frame.has_end()) return OnContributionEnd(*from, frame.end(), wire_bytes);
   Effects effects;
   absl::Status status;
   {
@@ -51,8 +53,6 @@ void JobRun::CountUp(const Attachment& from, size_t wire_bytes) {
 absl::Status JobRun::OnControlFrame(Attachment& from, const v1::WorkerFrame& frame,
                                     const Payload& payload, Effects& effects) {
   switch (frame.body_case()) {
-    case v1::WorkerFrame::kEnd:
-      return OnContributionEnd(from, frame.end(), effects);
     case v1::WorkerFrame::kParameters:
       OnDigest(from, frame.parameters(), effects);
       return absl::OkStatus();
@@ -139,23 +139,38 @@ void JobRun::OpenNextRound(Effects& effects) {
   if (!MayOpen()) return;
   const std::optional<v1::RoundSpec> spec =
       planner_->Next(last_spec_.has_value() ? &*last_spec_ : nullptr);
-  absl::StatusOr<ChunkGrid> grid = GridForRound(*layout_, *spec);
-  absl::StatusOr<const Reduction*> reduction = FindReduction(spec->reduction());
-  if (!grid.ok() || !reduction.ok()) {
-    return End(v1::FAILED, std::string((grid.ok() ? reduction.status() : grid.status()).message()),
-               effects);
-  }
+  absl::StatusOr<std::shared_ptr<OpenRound>> round = NewRound(*spec);
+  if (!round.ok()) return End(v1::FAILED, std::string(round.status().message()), effects);
   SetState(v1::RUNNING, "");
   DropSlowReaders();
-  round_ = std::make_shared<OpenRound>(*spec, *std::move(grid), *reduction,
-                                       options_.spec.workers().quorum(),
-                                       options_.clock->Steady());
+  round_ = *std::move(round);
   deadline_from_ = round_->opened_at();
   lacked_workers_ = false;
   for (auto& [name, member] : members_) {
-    if (member->phase == AttachmentPhase::kLive) round_->Await(member->index);
+    if (member->phase != AttachmentPhase::kLive) continue;
+    round_->Await(member->index);
+    SendRound(*member, effects);
   }
-  Broadcast(RoundFrame(*spec, writer_->synced_round()), effects);
+  if (round_->contributed() > 0) Advance(effects);  // by what lay on the disk
+}
+
+absl::StatusOr<std::shared_ptr<OpenRound>> JobRun::NewRound(const v1::RoundSpec& spec) const {
+  TALLY_ASSIGN_OR_RETURN(ChunkGrid grid, GridForRound(*layout_, spec));
+  TALLY_ASSIGN_OR_RETURN(const Reduction* reduction, FindReduction(spec.reduction()));
+  std::unique_ptr<StagedContributions> staged;
+  if (StagesOnDisk(spec)) {
+    TALLY_ASSIGN_OR_RETURN(
+        staged, StagedContributions::Open(ContributionsFolder(options_.folder), spec, grid.size()));
+  }
+  return std::make_shared<OpenRound>(spec, std::move(grid), reduction,
+                                     options_.spec.workers().quorum(), options_.clock->Steady(),
+                                     std::move(staged));
+}
+
+// The open round, and how much of its contribution the member need not send again.
+void JobRun::SendRound(Attachment& member, Effects& effects) {
+  Send(member, RoundFrame(round_->spec(), writer_->synced_round(), round_->Held(member.index)),
+       effects);
 }
 
 // Closes the open round if it may close now.
@@ -235,6 +250,13 @@ absl::Status JobRun::WriteToLedger(const Commit& commit) {
   return commit.sync ? commit.writer->Sync() : absl::OkStatus();
 }
 
+// They are in the ledger; what cannot be removed now is with the next round's.
+void JobRun::RemoveStaged(uint64_t before) {
+  const absl::Status removed =
+      RemoveContributionsBefore(ContributionsFolder(options_.folder), before);
+  if (!removed.ok()) observer_->OnEvent("warning", "", std::string(removed.message()));
+}
+
 // The round is in the ledger: it is announced, and the next one opens.
 void JobRun::EndCommit(const Commit& commit, const absl::Status& written, Effects& effects) {
   absl::MutexLock lock(&mutex_);
@@ -264,6 +286,7 @@ void JobRun::RoundEntered(const v1::RoundSpec& spec, const v1::RoundClosed& clos
                           Effects& effects) {
   last_spec_ = spec;
   last_history_ = closed.history();
+  if (StagesOnDisk(spec)) RemoveStaged(spec.round() + 1);
   const bool snapshot = planner_->SnapshotAfter(spec);
   if (spec.compare_digest() || snapshot) fold_->Request({spec.round(), snapshot});
   all_rounds_done_ = !planner_->Next(&spec).has_value();
@@ -280,13 +303,13 @@ void JobRun::RecordProgress(const v1::RoundClosed& closed, absl::Duration took) 
   for (const uint32_t voter : closed.voters()) up += round_->part(voter).bytes;
   uint64_t down = 0;
   for (const AggregateChunk& chunk : round_->aggregate()) down += chunk.payload->size();
-  samples_ += round_->spec().buffers() ? 0 : closed.samples();
+  samples_ += IsTraining(round_->spec()) ? closed.samples() : 0;
   const double seconds = absl::ToDoubleSeconds(Median(durations_));
   const double bits = 8.0 / static_cast<double>(round_->grid().elements());
   observer_->OnProgress([&](v1::JobStatus& status) {
     *status.mutable_workers() = {stats_.begin(), stats_.end()};
     status.set_samples(samples_);
-    if (round_->spec().buffers()) return;
+    if (!IsTraining(round_->spec())) return;
     status.set_round(round_->spec().step());
     status.set_loss(closed.loss_sum() / static_cast<double>(std::max<uint64_t>(closed.samples(), 1)));
     status.set_bits_up(static_cast<double>(up) * bits / std::max(1, closed.voters_size()));

@@ -7,26 +7,46 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/status.h"
+#include "common/update/round_context.h"
 
 namespace tally {
 namespace {
 
 // Payloads kept before they are added up. More at once are faster; fewer bound the memory.
 constexpr size_t kStagedVotes = 16;
+// Payloads that are read from the disk at once.
+constexpr size_t kReadTogether = 8;
 
 }  // namespace
 
 OpenRound::OpenRound(v1::RoundSpec spec, ChunkGrid grid, const Reduction* reduction,
-                     uint32_t quorum, absl::Duration opened_at)
+                     uint32_t quorum, absl::Duration opened_at,
+                     std::unique_ptr<StagedContributions> staged)
     : spec_(std::move(spec)),
       grid_(std::move(grid)),
       reduction_(reduction),
       quorum_(quorum),
       opened_at_(opened_at),
+      staged_(std::move(staged)),
       parts_(kMaxWorkers + 1),
       aggregate_(grid_.size()) {
   chunks_.reserve(grid_.size());
   for (uint32_t i = 0; i < grid_.size(); ++i) chunks_.push_back(std::make_unique<ChunkState>());
+  if (staged_ == nullptr) return;
+  for (const StagedPart& found : staged_->found()) TakeUp(found);
+}
+
+void OpenRound::TakeUp(const StagedPart& found) {
+  WorkerPart& part = parts_[found.worker];
+  part.digests = found.digests;
+  part.bytes = found.bytes;
+  part.broken_off = true;
+  for (uint32_t i = 0; i < grid_.size(); ++i) {
+    if (!found.digests[i].has_value()) continue;
+    ++part.chunks;
+    chunks_[i]->arrived.set(found.worker);
+  }
+  if (found.end.has_value()) End(found.worker, *found.end).IgnoreError();  // then it is not complete
 }
 
 void OpenRound::Await(uint32_t worker) {
@@ -36,7 +56,17 @@ void OpenRound::Await(uint32_t worker) {
 void OpenRound::NoLongerAwait(uint32_t worker) {
   awaited_.reset(worker);
   if (contributed_.test(worker)) return;
-  parts_[worker] = {parts_[worker].attempt + 1, {}, 0, 0, 0, 0};
+  if (on_disk()) {
+    parts_[worker].broken_off = true;
+    return;
+  }
+  BeginAnew(worker);
+}
+
+void OpenRound::BeginAnew(uint32_t worker) {
+  const uint32_t attempt = parts_[worker].attempt + 1;
+  parts_[worker] = WorkerPart();
+  parts_[worker].attempt = attempt;
   for (const auto& chunk : chunks_) chunk->arrived.reset(worker);
 }
 
@@ -52,10 +82,14 @@ absl::StatusOr<Booking> OpenRound::Book(uint32_t worker, uint32_t index, uint64_
                                                    ": expected an index below ", grid_.size()));
   }
   WorkerPart& part = parts_[worker];
+  // A sender that goes on does so behind what Held has told it.
+  if (std::exchange(part.broken_off, false) && index == 0) BeginAnew(worker);
   if (part.digests.empty()) part.digests.resize(grid_.size());
   std::optional<uint64_t>& known = part.digests[index];
   if (known.has_value()) {
-    if (*known == digest) return Booking{false, part.attempt};
+    // Known, but its way to the disk has failed: it is wanted again.
+    const bool lost = on_disk() && !chunks_[index]->arrived.test(worker);
+    if (*known == digest) return Booking{lost, part.attempt};
     return absl::InvalidArgumentError(
         absl::StrCat("round ", spec_.round(), ": chunk ", index, ": sent before with digest ",
                      DigestToString(*known), ", now with ", DigestToString(digest)));
@@ -65,7 +99,27 @@ absl::StatusOr<Booking> OpenRound::Book(uint32_t worker, uint32_t index, uint64_
   return Booking{true, part.attempt};
 }
 
-absl::Status OpenRound::Stage(uint32_t worker, uint32_t attempt, uint32_t index, Bytes payload) {
+v1::HeldChunks OpenRound::Held(uint32_t worker) const {
+  v1::HeldChunks held;
+  if (!on_disk()) return held;
+  Digester digester;
+  for (uint32_t i = 0; i < grid_.size() && chunks_[i]->arrived.test(worker); ++i) {
+    digester.AddUint64(*parts_[worker].digests[i]);
+    held.set_chunks(i + 1);
+  }
+  held.set_digest(digester.Finish());
+  held.set_complete(contributed_.test(worker));
+  return held;
+}
+
+absl::Status OpenRound::StageEnd(uint32_t worker, uint32_t attempt,
+                                 const v1::ContributionEnd& end) {
+  return on_disk() ? staged_->End(worker, attempt, end) : absl::OkStatus();
+}
+
+absl::Status OpenRound::Stage(uint32_t worker, uint32_t attempt, uint32_t index, uint64_t digest,
+                              Bytes payload) {
+  if (on_disk()) return staged_->Append(worker, attempt, index, digest, payload);
   ChunkState& chunk = *chunks_[index];
   absl::MutexLock lock(&chunk.mutex);
   if (chunk.finished || chunk.added.test(worker)) return absl::OkStatus();
@@ -94,6 +148,7 @@ void OpenRound::Claim(ChunkState& chunk) {
 bool OpenRound::Arrived(uint32_t worker, uint32_t attempt, uint32_t index) {
   if (attempt != parts_[worker].attempt) return false;  // the worker has left since
   ChunkState& chunk = *chunks_[index];
+  if (chunk.arrived.test(worker)) return false;
   chunk.arrived.set(worker);
   ++parts_[worker].chunks;
   if (chunk.claimed || !IsComplete(chunk)) return false;
@@ -122,7 +177,7 @@ std::vector<uint32_t> OpenRound::ClaimRest() {
   return claimed;
 }
 
-absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
+absl::Status OpenRound::CheckEnd(uint32_t worker, const v1::ContributionEnd& end) const {
   const WorkerPart& part = parts_[worker];
   if (end.chunks() != grid_.size() || part.chunks != grid_.size()) {
     return absl::InvalidArgumentError(
@@ -141,6 +196,11 @@ absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
     return absl::InvalidArgumentError(absl::StrCat("round ", spec_.round(), ": ", end.samples(),
                                                    " samples with the loss ", end.loss_sum()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
+  TALLY_RETURN_IF_ERROR(CheckEnd(worker, end));
   parts_[worker].samples = end.samples();
   parts_[worker].loss_sum = end.loss_sum();
   awaited_.reset(worker);
@@ -149,7 +209,13 @@ absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
 }
 
 ChunkContext OpenRound::ContextOf(uint32_t index) const {
-  return {grid_[index].first_lane, grid_[index].count, spec_.tie_key(), spec_.zero_ties()};
+  return ContributionContext(spec_, grid_[index]).value();
+}
+
+// Fixed by the time that it counts: the round is closing.
+double OpenRound::WeightOf(uint32_t worker) const {
+  if (!reduction_->counts_whole() || spec_.uniform_weights()) return 1.0;
+  return static_cast<double>(parts_[worker].samples);
 }
 
 std::vector<Contribution> OpenRound::CountStaged(ChunkState& chunk, const WorkerSet& counted) {
@@ -160,11 +226,7 @@ std::vector<Contribution> OpenRound::CountStaged(ChunkState& chunk, const Worker
   for (const StagedPayload& staged : chunk.staged) {
     if (!counted.test(staged.worker)) continue;
     chunk.added.set(staged.worker);
-    // Fixed by now where it counts: the round is closing.
-    contributions.push_back(
-        {staged.payload, reduction_->counts_whole()
-                             ? static_cast<double>(parts_[staged.worker].samples)
-                             : 1.0});
+    contributions.push_back({staged.payload, WeightOf(staged.worker)});
   }
   return contributions;
 }
@@ -176,7 +238,33 @@ absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk, const Worke
   return status;
 }
 
+// By worker index, some at a time: memory does not grow with the workers.
+absl::StatusOr<Bytes> OpenRound::ReduceFromDisk(uint32_t index, ChunkState& chunk) {
+  const std::unique_ptr<ChunkAccumulator> accumulator =
+      reduction_->NewAccumulator(ContextOf(index));
+  std::vector<Bytes> payloads;
+  std::vector<Contribution> contributions;
+  const auto add = [&] {
+    const absl::Status added = accumulator->Add(contributions);
+    payloads.clear();
+    contributions.clear();
+    return added;
+  };
+  payloads.reserve(kReadTogether);
+  for (uint32_t worker = 0; worker <= kMaxWorkers; ++worker) {
+    if (!chunk.counted.test(worker)) continue;
+    TALLY_ASSIGN_OR_RETURN(Bytes payload, staged_->Read(worker, index));
+    payloads.push_back(std::move(payload));
+    contributions.push_back({payloads.back(), WeightOf(worker)});
+    chunk.added.set(worker);
+    if (payloads.size() == kReadTogether) TALLY_RETURN_IF_ERROR(add());
+  }
+  TALLY_RETURN_IF_ERROR(add());
+  return accumulator->Finish();
+}
+
 absl::StatusOr<Bytes> OpenRound::FinishChunk(uint32_t index, ChunkState& chunk) {
+  if (on_disk()) return ReduceFromDisk(index, chunk);
   // Everything at once needs no counts in memory.
   if (chunk.accumulator == nullptr) {
     return reduction_->Reduce(ContextOf(index), CountStaged(chunk, chunk.counted));

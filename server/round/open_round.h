@@ -19,6 +19,7 @@
 #include "common/layout/chunk_grid.h"
 #include "common/reduction/reduction.h"
 #include "proto/tally/v1/training.pb.h"
+#include "server/staging/staged_contributions.h"
 
 namespace tally {
 
@@ -35,6 +36,8 @@ struct WorkerPart {
   uint64_t bytes = 0;  // of payloads
   uint64_t samples = 0;
   double loss_sum = 0;
+  // Its sender is gone; what lies on the disk waits for it to go on, or to begin anew with chunk 0.
+  bool broken_off = false;
 };
 
 // A chunk on its way in.
@@ -52,17 +55,24 @@ struct AggregateChunk {
 
 class OpenRound {
  public:
+  // With `staged` contributions lie on the disk, those found there included; the reduction counts
+  // whole then. The spec's dtype is one that there is.
   OpenRound(v1::RoundSpec spec, ChunkGrid grid, const Reduction* reduction, uint32_t quorum,
-            absl::Duration opened_at);
+            absl::Duration opened_at, std::unique_ptr<StagedContributions> staged = nullptr);
 
   const v1::RoundSpec& spec() const { return spec_; }
   const ChunkGrid& grid() const { return grid_; }
   const Reduction& reduction() const { return *reduction_; }
+  // Reduction::CheckContribution with the chunk's context.
+  absl::Status CheckContribution(uint32_t index, ByteSpan payload) const {
+    return reduction_->CheckContribution(ContextOf(index), payload);
+  }
   absl::Duration opened_at() const { return opened_at_; }
 
   // -- locked --
   void Await(uint32_t worker);
-  // The worker is gone. A complete contribution stays; of another one only what is reduced does.
+  // The worker is gone. A complete contribution stays; of another one only what is reduced or on the
+  // disk does.
   void NoLongerAwait(uint32_t worker);
   // Its further chunks are refused and it is not waited for. What it has sent counts only as far as
   // it is reduced.
@@ -76,12 +86,16 @@ class OpenRound {
   const WorkerSet& contributors() const { return contributed_; }
   const WorkerPart& part(uint32_t worker) const { return parts_[worker]; }
 
+  // What is on the disk of the worker's contribution up to the first chunk that is not.
+  v1::HeldChunks Held(uint32_t worker) const;
   // Books a chunk before its payload is staged. INVALID_ARGUMENT: not a chunk of this round, or
   // another payload than before in the same attempt.
   absl::StatusOr<Booking> Book(uint32_t worker, uint32_t index, uint64_t digest, size_t bytes);
   // After staging. True: the caller is to reduce the chunk now.
   bool Arrived(uint32_t worker, uint32_t attempt, uint32_t index);
-  // The contribution's end, checked against what came. On error nothing changes.
+  // Checks a contribution's end against what came.
+  absl::Status CheckEnd(uint32_t worker, const v1::ContributionEnd& end) const;
+  // The contribution is complete. On error nothing changes.
   absl::Status End(uint32_t worker, const v1::ContributionEnd& end);
   // Chunks that nobody reduces yet and that are complete now (after a worker left or abstained).
   std::vector<uint32_t> ClaimComplete();
@@ -95,7 +109,11 @@ class OpenRound {
 
   // -- not locked --
   // Keeps the payload until the chunk is reduced. A payload that comes too late is dropped.
-  absl::Status Stage(uint32_t worker, uint32_t attempt, uint32_t index, Bytes payload);
+  absl::Status Stage(uint32_t worker, uint32_t attempt, uint32_t index, uint64_t digest,
+                     Bytes payload);
+  bool on_disk() const { return staged_ != nullptr; }
+  // Waits until the contribution is on the disk, if that is where it goes. After CheckEnd, before End.
+  absl::Status StageEnd(uint32_t worker, uint32_t attempt, const v1::ContributionEnd& end);
   // By the thread that has claimed the chunk, once. Counts who was awaited or had contributed when
   // it was claimed; for reductions that count whole, only contributors.
   absl::StatusOr<AggregateChunk> Reduce(uint32_t index);
@@ -125,6 +143,11 @@ class OpenRound {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
   absl::StatusOr<Bytes> FinishChunk(uint32_t index, ChunkState& chunk)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
+  absl::StatusOr<Bytes> ReduceFromDisk(uint32_t index, ChunkState& chunk)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
+  void TakeUp(const StagedPart& found);
+  void BeginAnew(uint32_t worker);
+  double WeightOf(uint32_t worker) const;
   ChunkContext ContextOf(uint32_t index) const;
 
   const v1::RoundSpec spec_;
@@ -132,6 +155,7 @@ class OpenRound {
   const Reduction* const reduction_;
   const uint32_t quorum_;
   const absl::Duration opened_at_;
+  const std::unique_ptr<StagedContributions> staged_;  // null: contributions lie in memory
 
   WorkerSet awaited_;
   WorkerSet contributed_;

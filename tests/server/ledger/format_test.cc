@@ -189,7 +189,7 @@ TEST(DocumentedExampleTest, IsWhatTheWriterWrites) {
   spec.set_learning_rate(0.5);
   spec.set_chunk_elements(64);
   const Reduction* majority = *FindReduction("majority");
-  const Bytes vote = majority->Pack({1.0f, -1.0f, 1.0f}, 0, 0);
+  const Bytes vote = majority->Pack({.first_lane = 0}, {1.0f, -1.0f, 1.0f}, 0);
   TALLY_ASSERT_OK_AND_ASSIGN(const Bytes aggregate,
                              majority->Reduce({0, 3, 0, false}, {Contribution{vote}}));
   TestRound round = testing::Close(spec, {aggregate});

@@ -37,7 +37,7 @@ inline Bytes ReduceChunk(const v1::RoundSpec& spec, const Chunk& chunk) {
   std::vector<Bytes> payloads;
   for (uint64_t worker = 0; worker < 3; ++worker) {
     const uint64_t key = StreamKey(spec.round(), worker, chunk.first, RandomPurpose::kAugment);
-    payloads.push_back(reduction->Pack(RandomFloats(chunk.count, key), chunk.first_lane, key));
+    payloads.push_back(reduction->Pack({.first_lane = chunk.first_lane}, RandomFloats(chunk.count, key), key));
   }
   const std::vector<Contribution> contributions = {{payloads[0]}, {payloads[1]}, {payloads[2]}};
   const ChunkContext context{chunk.first_lane, chunk.count, spec.tie_key(), spec.zero_ties()};

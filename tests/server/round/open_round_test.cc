@@ -40,7 +40,7 @@ class OpenRoundTest : public ::testing::TestWithParam<const char*> {
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>(static_cast<int64_t>(RandomWord(key, i)) * 0x1p-63);
     }
-    return round_->reduction().Pack(values, chunk.first_lane, key);
+    return round_->reduction().Pack({.first_lane = chunk.first_lane}, values, key);
   }
   // True: reduce it now.
   bool Send(uint32_t worker, uint32_t index, uint64_t salt = 0) {
@@ -49,7 +49,7 @@ class OpenRoundTest : public ::testing::TestWithParam<const char*> {
         round_->Book(worker, index, Digest64(bytes.data(), bytes.size()), bytes.size());
     EXPECT_THAT(booking, IsOk());
     if (!booking->fresh) return false;
-    EXPECT_THAT(round_->Stage(worker, booking->attempt, index, bytes), IsOk());
+    EXPECT_THAT(round_->Stage(worker, booking->attempt, index, Digest64(bytes.data(), bytes.size()), bytes), IsOk());
     return round_->Arrived(worker, booking->attempt, index);
   }
   v1::ContributionEnd EndOf(uint32_t worker, uint64_t salt = 0) const {
@@ -237,7 +237,7 @@ TEST_F(OpenRoundTest, PayloadThatComesAfterTheReductionIsDropped) {
   const auto booking = round_->Book(1, 0, Digest64(late.data(), late.size()), late.size());
   SendAll(0);
   Close();
-  EXPECT_THAT(round_->Stage(1, booking->attempt, 0, late), IsOk());
+  EXPECT_THAT(round_->Stage(1, booking->attempt, 0, Digest64(late.data(), late.size()), late), IsOk());
   EXPECT_FALSE(round_->Arrived(1, booking->attempt, 0));
   ExpectResultOf({0});
 }
@@ -280,7 +280,7 @@ TEST_P(OpenRoundTest, FourThreadsStageAndReduce) {
         absl::MutexLock lock(&mutex);
         booking = *round_->Book(worker, i, Digest64(bytes.data(), bytes.size()), bytes.size());
       }
-      EXPECT_THAT(round_->Stage(worker, booking.attempt, i, bytes), IsOk());
+      EXPECT_THAT(round_->Stage(worker, booking.attempt, i, Digest64(bytes.data(), bytes.size()), bytes), IsOk());
       std::vector<uint32_t> claimed;
       {
         absl::MutexLock lock(&mutex);

@@ -198,7 +198,7 @@ class TestWorker {
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>(static_cast<int64_t>(RandomWord(key, i)) * 0x1p-63);
     }
-    return (*FindReduction(open_->reduction()))->Pack(values, chunk.first_lane, key);
+    return (*FindReduction(open_->reduction()))->Pack({.first_lane = chunk.first_lane}, values, key);
   }
   void SendChunks(uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; ++i) {

@@ -118,7 +118,7 @@ class TestWorker {
     const ChunkGrid grid = *GridForRound(FiveChunks(), spec_);
     const std::vector<float> values(grid[index].count, 1.0F);
     const Bytes payload =
-        (*FindReduction(spec_.reduction()))->Pack(values, grid[index].first_lane, 1);
+        (*FindReduction(spec_.reduction()))->Pack({.first_lane = grid[index].first_lane}, values, 1);
     v1::WorkerFrame frame;
     frame.mutable_chunk()->set_kind(v1::ROUND);
     frame.mutable_chunk()->set_round(spec_.round());

@@ -56,7 +56,7 @@ SentRound OneVoter(const Layout& layout, uint64_t round, float value) {
   Digester digester;
   for (const Chunk& chunk : grid.chunks()) {
     const std::vector<float> values(chunk.count, value);
-    const Bytes vote = majority->Pack(values, chunk.first_lane, 0);
+    const Bytes vote = majority->Pack({.first_lane = chunk.first_lane}, values, 0);
     auto accumulator = majority->NewAccumulator({chunk.first_lane, chunk.count, 0, false});
     EXPECT_TRUE(accumulator->Add({{vote, 1}}).ok());
     sent.chunks.push_back(*accumulator->Finish());
