@@ -235,7 +235,7 @@ absl::Status TrainingLoop::OnRound(const v1::ServerFrame& frame) {
   TALLY_RETURN_IF_ERROR(replica_->BeginRound(spec));
   replica_->DropHeld(frame.synced_round());
   SayHowItStarts(spec);
-  TALLY_RETURN_IF_ERROR(Contribute(spec));
+  TALLY_RETURN_IF_ERROR(Contribute(spec, frame.held()));
   CheckpointIfDue();
   return absl::OkStatus();
 }
@@ -282,17 +282,20 @@ absl::Status TrainingLoop::SendBase() {
   return absl::OkStatus();
 }
 
-absl::Status TrainingLoop::Contribute(const v1::RoundSpec& spec) {
+absl::Status TrainingLoop::Contribute(const v1::RoundSpec& spec,
+                                      const v1::HeldChunks& held) {
   if (stream_->latest_closed() >= spec.round()) return absl::OkStatus();  // too late already
   if (contribution_.IsFor(spec)) {
-    contribution_.SendAgain(stream_);
+    contribution_.SendAgain(stream_, held);
     return absl::OkStatus();
   }
+  if (held.complete()) return absl::OkStatus();
   contribution_.Begin(spec);
   if (spec.buffers()) {
     ContributeBuffers();
     return absl::OkStatus();
   }
+  if (spec.local_steps() > 0) return ContributeLocal(spec);
   TALLY_ASSIGN_OR_RETURN(const Score score, Step(spec));
   v1::ContributionEnd end;
   end.set_samples(score.count);

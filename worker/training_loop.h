@@ -94,9 +94,15 @@ class TrainingLoop {
   absl::Status OnFrame(const ReceivedFrame& received);
   absl::Status SendBase();
   absl::Status LoadBase();
-  absl::Status Contribute(const v1::RoundSpec& spec);
+  absl::Status Contribute(const v1::RoundSpec& spec, const v1::HeldChunks& held);
   absl::StatusOr<Score> Step(const v1::RoundSpec& spec);
   void ContributeBuffers();
+  // Rounds of local steps (training_loop_local.cc).
+  absl::Status ContributeLocal(const v1::RoundSpec& spec);
+  absl::StatusOr<Score> LocalSteps(const v1::RoundSpec& spec);
+  absl::StatusOr<Score> LocalStep(const v1::RoundSpec& spec, uint32_t step);
+  absl::Status EncodeDelta(const v1::RoundSpec& spec, absl::Span<const float> delta);
+  absl::Status Abstain(const std::string& reason);
   void EncodeBlock(const v1::RoundSpec& spec, uint32_t block);
   absl::Status AfterRound(const v1::RoundClosed& closed);
   absl::Status Evaluate(const v1::RoundSpec& spec);

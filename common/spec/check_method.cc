@@ -12,7 +12,6 @@ namespace {
 
 constexpr uint32_t kMaxLocalSteps = 1u << 30;
 constexpr uint32_t kMaxFisherSamples = 1u << 24;
-constexpr uint32_t kMaxRecalibrateBatches = 1u << 20;
 
 bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -81,12 +80,13 @@ void CheckLofi(const v1::JobSpec& spec, Problems& problems) {
                  has_momentum ? "a number between 0 and 1" : "no such key with the outer sgd",
                  momentum);
   CheckChoice(true, SoupNames(), lofi.soup(), "method.lofi.soup", "", problems);
+  problems.Check(lofi.soup() != "greedy", "method.lofi.soup",
+                 "uniform (workers do not score soups yet)", Quoted(lofi.soup()));
   problems.Check(lofi.soup() != "greedy" || spec.data().hold_out_every() >= 2,
                  "data.hold_out_every", "at least 2, so that a greedy soup has rows to score on",
                  spec.data().hold_out_every());
-  problems.Check(lofi.recalibrate_batches() <= kMaxRecalibrateBatches,
-                 "method.lofi.recalibrate_batches", absl::StrCat("0 to ", kMaxRecalibrateBatches),
-                 lofi.recalibrate_batches());
+  problems.Check(lofi.recalibrate_batches() == 0, "method.lofi.recalibrate_batches",
+                 "0 (workers do not recalibrate yet)", lofi.recalibrate_batches());
 }
 
 void CheckFish(const v1::FishSpec& fish, Problems& problems) {
@@ -126,6 +126,8 @@ void CheckMethod(const v1::JobSpec& spec, Problems& problems) {
   const v1::MethodSpec& method = spec.method();
   const bool known = IsOneOf(MethodNames(), method.name());
   problems.Check(known, "method.name", Words(MethodNames()), Quoted(method.name()));
+  problems.Check(method.name() != "fish", "method.name", "another method (workers have no masks yet)",
+                 Quoted(method.name()));
   problems.Check(std::isfinite(method.weight_decay()) && method.weight_decay() >= 0,
                  "method.weight_decay", "a number of at least 0", method.weight_decay());
   if (!known) return;

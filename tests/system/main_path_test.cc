@@ -163,6 +163,17 @@ INSTANTIATE_TEST_SUITE_P(
                 R"({"count": 3})"},
         Variant{"MlpGlobalLion", kMlp, "{name: global_lion, weight_decay: 0.1}", R"({"count": 2})"},
         Variant{"MlpGlobalAdamw", kMlp, "{name: global_adamw}", R"({"count": 3})"},
+        Variant{"MlpLofiSgd", kMlp,
+                "{name: lofi, local: {steps: 3, optimiser: sgd, momentum: 0.9, dtype: fp16},"
+                " lofi: {outer: nesterov}}",
+                R"({"count": 3})"},
+        Variant{"MlpLofiAdamw", kMlp,
+                "{name: lofi, weight_decay: 0.1, local: {steps: 2, optimiser: adamw, dtype: bf16,"
+                " weights: samples}}",
+                R"({"count": 2})"},
+        Variant{"ResnetLofiLion", kResnet,
+                "{name: lofi, local: {steps: 2, optimiser: lion}, lofi: {outer: momentum}}",
+                R"({"count": 2})"},
         Variant{"VitMajority", kVit, kMajority, R"({"count": 2})"},
         Variant{"VitGlobalAdamw", kVit, "{name: global_adamw}", R"({"count": 2})"},
         Variant{"ResnetMajority", kResnet, kMajority, R"({"count": 2})"},

@@ -1,5 +1,6 @@
 #include "worker/exchange/outgoing_contribution.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -53,8 +54,22 @@ void OutgoingContribution::End(v1::ContributionEnd end, ExchangeClient* client) 
   if (client != nullptr) client->Send(*end_);
 }
 
-void OutgoingContribution::SendAgain(ExchangeClient* client) const {
-  for (const auto& [index, chunk] : chunks_) client->Send(chunk.frame, {chunk.payload});
+// 0 unless the chunks held are the first ones of this very contribution.
+uint32_t OutgoingContribution::FirstNotHeld(const v1::HeldChunks& held) const {
+  if (held.chunks() > chunks_.size()) return 0;
+  Digester digester;
+  for (auto chunk = chunks_.begin(); chunk != std::next(chunks_.begin(), held.chunks()); ++chunk) {
+    digester.AddUint64(chunk->second.frame.chunk().digest());
+  }
+  return digester.Finish() == held.digest() ? held.chunks() : 0;
+}
+
+void OutgoingContribution::SendAgain(ExchangeClient* client, const v1::HeldChunks& held) const {
+  if (held.complete()) return;
+  const uint32_t first = FirstNotHeld(held);
+  for (auto chunk = chunks_.lower_bound(first); chunk != chunks_.end(); ++chunk) {
+    client->Send(chunk->second.frame, {chunk->second.payload});
+  }
   if (end_.has_value()) client->Send(*end_);
 }
 

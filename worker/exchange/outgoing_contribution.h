@@ -32,8 +32,9 @@ class OutgoingContribution {
   void AddChunk(uint32_t index, Bytes payload, ExchangeClient* client);
   // `end` without round, chunks and digest, which are filled in.
   void End(v1::ContributionEnd end, ExchangeClient* client);
-  // Everything once more. Its bytes are those of the first time.
-  void SendAgain(ExchangeClient* client) const;
+  // Everything once more, but for the first chunks if the server holds just those. Its bytes are those
+  // of the first time.
+  void SendAgain(ExchangeClient* client, const v1::HeldChunks& held = {}) const;
   size_t chunks() const { return chunks_.size(); }
   uint64_t round() const { return spec_.round(); }
 
@@ -47,6 +48,7 @@ class OutgoingContribution {
     v1::WorkerFrame frame;
     grpc::Slice payload;
   };
+  uint32_t FirstNotHeld(const v1::HeldChunks& held) const;
   void AddSlice(uint32_t index, grpc::Slice payload, ExchangeClient* client);
 
   v1::RoundSpec spec_;

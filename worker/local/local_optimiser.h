@@ -43,6 +43,7 @@ class LocalOptimiser {
 
   // Steps so far, and all other state: `count` elements each.
   uint64_t steps() const { return steps_; }
+  void set_steps(uint64_t steps) { steps_ = steps; }
   std::vector<absl::Span<float>> state();
   // The state of another time, for as many parameters. INVALID_ARGUMENT, with nothing changed, for
   // other sizes.

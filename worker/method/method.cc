@@ -34,6 +34,7 @@ absl::Status Method::Restore(const MethodStateCopy& copy) {
   for (const MethodState& state : states) {
     std::copy_n(copy.at(state.name).begin(), state.values.size(), state.values.begin());
   }
+  Restored();
   return absl::OkStatus();
 }
 

@@ -49,9 +49,19 @@ class Method {
   // random bits are functions of seed, worker and round, and need no keeping.
   virtual std::vector<MethodState> State() { return {}; }
 
+  // A step of the worker's own optimiser, of methods that have local rounds. LocalOptimiser::Step.
+  virtual absl::Status LocalStep(double /*learning_rate*/, absl::Span<const float> /*gradient*/,
+                                 absl::Span<float> /*x*/) {
+    return absl::UnimplementedError("this method has no local steps");
+  }
+
   MethodStateCopy CopyState();
   // INVALID_ARGUMENT, with nothing changed, for a copy of other names or sizes.
   absl::Status Restore(const MethodStateCopy& copy);
+
+ private:
+  // State() has other values now.
+  virtual void Restored() {}
 };
 
 // NOT_FOUND lists the names there are.

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "worker/method/distributed_lion/distributed_lion.h"
 #include "worker/method/gradient_mean/gradient_mean.h"
+#include "worker/method/lofi/lofi.h"
 #include "worker/method/method.h"
 
 namespace tally {
@@ -14,7 +15,8 @@ struct MethodEntry {
   std::unique_ptr<Method> (*make)(const MethodOptions& options, const Layout& layout);
 };
 
-constexpr std::array<MethodEntry, 3> kMethods = {{
+constexpr std::array<MethodEntry, 4> kMethods = {{
+    {"lofi", MakeLofi},
     {"distributed_lion", MakeDistributedLion},
     {"global_lion", MakeGradientMean},
     {"global_adamw", MakeGradientMean},
