@@ -51,6 +51,24 @@ TEST(ServerFaultsTest, AServerKilledAgainAndAgainLosesNothing) {
   CheckResult(cluster, job_id);
 }
 
+// What a lo-fi worker has sent is on the server's disk; what it has not is sent from where it broke off.
+TEST(ServerFaultsTest, AServerKilledAmidLocalRoundsLosesNothing) {
+  Cluster cluster;
+  cluster.StartWorkers(2);
+  JobText job = LongJob("{count: 2}", "60");
+  job.method = "{name: lofi, local: {steps: 2, optimiser: adamw, dtype: bf16},"
+               " lofi: {outer: nesterov}}";
+  job.more = "digest_every: 1\nsnapshot_every: 7\nchunk_elements: 64";
+  const std::string job_id = cluster.Submit(job);
+  for (const uint64_t round : {2, 15, 30}) {
+    cluster.WaitForRound(job_id, round);
+    cluster.server().Kill();
+    cluster.StartServer();
+  }
+  cluster.WaitForState(job_id, "SUCCEEDED");
+  CheckResult(cluster, job_id);
+}
+
 TEST(ServerFaultsTest, AResultOutlivesTheServer) {
   Cluster cluster;
   cluster.StartWorkers(2);
