@@ -54,7 +54,6 @@ void OutgoingContribution::End(v1::ContributionEnd end, ExchangeClient* client) 
   if (client != nullptr) client->Send(*end_);
 }
 
-// 0 unless the chunks held are the first ones of this very contribution.
 uint32_t OutgoingContribution::FirstNotHeld(const v1::HeldChunks& held) const {
   if (held.chunks() > chunks_.size()) return 0;
   Digester digester;

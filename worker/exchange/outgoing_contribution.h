@@ -35,6 +35,8 @@ class OutgoingContribution {
   // Everything once more, but for the first chunks if the server holds just those. Its bytes are those
   // of the first time.
   void SendAgain(ExchangeClient* client, const v1::HeldChunks& held = {}) const;
+  // Where SendAgain begins: 0 unless the chunks held are the first ones of this very contribution.
+  uint32_t FirstNotHeld(const v1::HeldChunks& held) const;
   size_t chunks() const { return chunks_.size(); }
   uint64_t round() const { return spec_.round(); }
 
@@ -48,7 +50,6 @@ class OutgoingContribution {
     v1::WorkerFrame frame;
     grpc::Slice payload;
   };
-  uint32_t FirstNotHeld(const v1::HeldChunks& held) const;
   void AddSlice(uint32_t index, grpc::Slice payload, ExchangeClient* client);
 
   v1::RoundSpec spec_;

@@ -18,6 +18,27 @@ using ::testing::Not;
 
 TEST(CheckJobSpec, AcceptsAValidSpec) { TALLY_EXPECT_OK(CheckJobSpec(ValidSpec())); }
 
+v1::JobSpec ValidLofi() {
+  v1::JobSpec spec = ValidSpec();
+  v1::MethodSpec& method = *spec.mutable_method();
+  method.set_name("lofi");
+  method.clear_aggregation();
+  method.clear_ties();
+  method.set_epsilon(1e-8);
+  v1::LocalSpec& local = *method.mutable_local();
+  local.set_steps(10);
+  local.set_optimiser("adamw");
+  local.set_dtype("bf16");
+  local.set_weights("samples");
+  method.mutable_lofi()->set_outer("nesterov");
+  method.mutable_lofi()->set_outer_learning_rate(0.7);
+  method.mutable_lofi()->set_outer_momentum(0.9);
+  method.mutable_lofi()->set_soup("uniform");
+  return spec;
+}
+
+TEST(CheckJobSpec, AcceptsLofi) { TALLY_EXPECT_OK(CheckJobSpec(ValidLofi())); }
+
 struct Case {
   const char* field;
   const char* found;
@@ -34,6 +55,50 @@ TEST_P(Spoiled, NamesFieldAndWhatWasFound) {
   EXPECT_EQ(problems[0].field, GetParam().field);
   EXPECT_THAT(problems[0].message, AllOf(HasSubstr("expected "), HasSubstr(GetParam().found)));
 }
+
+class SpoiledLofi : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SpoiledLofi, NamesFieldAndWhatWasFound) {
+  v1::JobSpec spec = ValidLofi();
+  GetParam().spoil(spec);
+  const auto problems = FindSpecProblems(spec);
+  ASSERT_THAT(problems, ::testing::SizeIs(1)) << CheckJobSpec(spec);
+  EXPECT_EQ(problems[0].field, GetParam().field);
+  EXPECT_THAT(problems[0].message, AllOf(HasSubstr("expected "), HasSubstr(GetParam().found)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OneField, SpoiledLofi,
+    ::testing::Values(
+        Case{"method.local.steps", "0",
+             [](auto& s) { s.mutable_method()->mutable_local()->set_steps(0); }},
+        Case{"method.local.optimiser", "\"adam\"",
+             [](auto& s) {
+               s.mutable_method()->clear_epsilon();
+               s.mutable_method()->mutable_local()->set_optimiser("adam");
+             }},
+        Case{"method.local.momentum", "0.9",
+             [](auto& s) { s.mutable_method()->mutable_local()->set_momentum(0.9); }},
+        Case{"method.local.dtype", "\"sign\"",
+             [](auto& s) { s.mutable_method()->mutable_local()->set_dtype("sign"); }},
+        Case{"method.local.weights", "\"\"",
+             [](auto& s) { s.mutable_method()->mutable_local()->clear_weights(); }},
+        Case{"method.lofi.outer", "\"adam\"",
+             [](auto& s) {
+               s.mutable_method()->mutable_lofi()->set_outer("adam");
+               s.mutable_method()->mutable_lofi()->clear_outer_momentum();
+             }},
+        Case{"method.lofi.outer_learning_rate", "0",
+             [](auto& s) { s.mutable_method()->mutable_lofi()->clear_outer_learning_rate(); }},
+        Case{"method.lofi.outer_momentum", "1",
+             [](auto& s) { s.mutable_method()->mutable_lofi()->set_outer_momentum(1); }},
+        Case{"method.lofi.soup", "\"none\"",
+             [](auto& s) { s.mutable_method()->mutable_lofi()->set_soup("none"); }},
+        Case{"method.fish", "one", [](auto& s) { s.mutable_method()->mutable_fish(); }},
+        Case{"learning_rate.warmup_rounds", "3",
+             [](auto& s) { s.mutable_learning_rate()->set_warmup_rounds(3); }},
+        Case{"learning_rate.warmup_steps", "1001",
+             [](auto& s) { s.mutable_learning_rate()->set_warmup_steps(1001); }}));
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();

@@ -1,5 +1,6 @@
 #include "worker/exchange/outgoing_contribution.h"
 
+#include "common/base/digest.h"
 #include "gtest/gtest.h"
 
 namespace tally {
@@ -60,6 +61,26 @@ TEST(OutgoingContribution, IsKeptWholeOnceItHasEnded) {
   ASSERT_EQ(kept.chunks.size(), 2u);
   EXPECT_EQ(kept.chunks[1].first, 1u);
   EXPECT_EQ(Bytes(kept.chunks[1].second.begin(), kept.chunks[1].second.end()), (Bytes{4, 5}));
+}
+
+TEST(OutgoingContribution, GoesOnBehindItsOwnChunksThatTheServerHolds) {
+  OutgoingContribution contribution;
+  contribution.Begin(Round(1));
+  const std::vector<Bytes> payloads = {{1}, {2, 3}, {4}};
+  Digester digester;
+  for (uint32_t i = 0; i < payloads.size(); ++i) {
+    contribution.AddChunk(i, payloads[i], nullptr);
+    if (i < 2) digester.AddUint64(Digest64(payloads[i].data(), payloads[i].size()));
+  }
+  contribution.End({}, nullptr);
+  v1::HeldChunks held;
+  EXPECT_EQ(contribution.FirstNotHeld(held), 0u);
+  held.set_chunks(2);
+  EXPECT_EQ(contribution.FirstNotHeld(held), 0u);  // of other bytes
+  held.set_digest(digester.Finish());
+  EXPECT_EQ(contribution.FirstNotHeld(held), 2u);
+  held.set_chunks(4);
+  EXPECT_EQ(contribution.FirstNotHeld(held), 0u);  // more than there are
 }
 
 TEST(OutgoingContribution, BeginForgets) {
