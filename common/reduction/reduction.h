@@ -19,6 +19,7 @@ namespace tally {
 
 using Bytes = std::vector<unsigned char>;
 using ByteSpan = absl::Span<const unsigned char>;
+struct IndexSet;  // index_set/index_set.h
 
 // What fixes the outcome of one chunk beside the contributions themselves.
 struct ChunkContext {
@@ -27,9 +28,8 @@ struct ChunkContext {
   uint64_t tie_key = 0;     // StreamKey(job seed, 0, round, kTie)
   bool zero_ties = false;   // a tie gives 0 instead of a random sign
   ValueDtype dtype = ValueDtype::kFloat32;  // of the payloads' values; means alone
-  // The elements that contributions are over, an encoded index set (index_set/) of the chunk; not
-  // owned. Empty: all of them. sparse_mean alone.
-  ByteSpan mask = {};
+  // The elements that contributions are over; not owned. None: each says its own. sparse_mean alone.
+  const IndexSet* mask = nullptr;
 };
 
 // Above it a number of samples is not exact in a double, and a sum of products could overflow.
@@ -94,7 +94,7 @@ class Reduction {
                                                     ByteSpan aggregate) const = 0;
 };
 
-// The reduction of that name (majority, sign_mean, dense_mean), never destroyed.
+// The reduction of that name (majority, sign_mean, dense_mean, sparse_mean), never destroyed.
 // NOT_FOUND lists the names there are.
 absl::StatusOr<const Reduction*> FindReduction(absl::string_view name);
 std::vector<absl::string_view> ReductionNames();

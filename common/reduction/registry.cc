@@ -8,16 +8,18 @@
 #include "common/reduction/majority/majority.h"
 #include "common/reduction/reduction.h"
 #include "common/reduction/sign_mean/sign_mean.h"
+#include "common/reduction/sparse_mean/sparse_mean.h"
 
 namespace tally {
 namespace {
 
 // Never destroyed, so that threads still running at exit may use them.
-const std::array<const Reduction*, 3>& Table() {
-  static const auto* table = new std::array<const Reduction*, 3>{
+const std::array<const Reduction*, 4>& Table() {
+  static const auto* table = new std::array<const Reduction*, 4>{
       new Majority,
       new SignMean,
       new DenseMean,
+      new SparseMean,
   };
   return *table;
 }

@@ -1,11 +1,15 @@
 // What every reduction promises, tried on all that the registry lists: a new one is picked up by
 // its line there. Arithmetic is tested beside each; here are the rules of the interface.
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_matchers.h"
+#include "common/reduction/index_set/index_set.h"
 #include "common/reduction/reduction.h"
 #include "gtest/gtest.h"
 
@@ -18,9 +22,39 @@ using ::testing::_;
 
 constexpr uint32_t kCounts[] = {1, 63, 64, 65, 130, 64 * 64, 64 * 600 + 9};
 
-class ReductionConformance : public ::testing::TestWithParam<std::string> {
+// A reduction, and the payloads that it has a choice of.
+struct Case {
+  std::string reduction;
+  ValueDtype dtype = ValueDtype::kFloat32;
+  bool masked = false;
+};
+
+class ReductionConformance : public ::testing::TestWithParam<Case> {
  protected:
-  const Reduction& reduction() const { return **FindReduction(GetParam()); }
+  const Reduction& reduction() const { return **FindReduction(GetParam().reduction); }
+
+  // Every third element, and a whole lane.
+  const IndexSet* MaskOf(uint32_t count) {
+    if (!GetParam().masked || count == 0) return nullptr;
+    IndexSet& mask = masks_[count];
+    if (mask.count == count) return &mask;
+    mask.count = count;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (i % 3 == 0 || i / 64 == 1) mask.indices.push_back(i);
+    }
+    return &mask;
+  }
+  ChunkContext OfContributions(uint32_t count) {
+    return {.first_lane = 3, .count = count, .dtype = GetParam().dtype, .mask = MaskOf(count)};
+  }
+  ChunkContext OfAggregate(uint32_t count) {
+    ChunkContext context = OfContributions(count);
+    if (context.dtype == ValueDtype::kSign) context.dtype = ValueDtype::kBfloat16;
+    return context;
+  }
+  Bytes Pack(const std::vector<float>& values, uint64_t zero_key) {
+    return reduction().Pack(OfContributions(static_cast<uint32_t>(values.size())), values, zero_key);
+  }
 
   // Numbers of either sign with zeros among them and, sometimes, whole lanes of zeros.
   std::vector<float> Values(uint32_t count) {
@@ -35,7 +69,7 @@ class ReductionConformance : public ::testing::TestWithParam<std::string> {
 
   std::vector<Bytes> Payloads(uint32_t count, size_t voters) {
     std::vector<Bytes> payloads;
-    for (size_t v = 0; v < voters; ++v) payloads.push_back(reduction().Pack({.first_lane = 3}, Values(count), v));
+    for (size_t v = 0; v < voters; ++v) payloads.push_back(Pack(Values(count), v));
     return payloads;
   }
 
@@ -54,10 +88,16 @@ class ReductionConformance : public ::testing::TestWithParam<std::string> {
   }
 
   ChunkContext Context(uint32_t count, bool zero_ties = false) {
-    return {.first_lane = 3, .count = count, .tie_key = 11, .zero_ties = zero_ties};
+    ChunkContext context = OfContributions(count);
+    context.tie_key = 11;
+    context.zero_ties = zero_ties;
+    return context;
   }
 
   std::mt19937_64 random_{7};
+
+ private:
+  std::map<uint32_t, IndexSet> masks_;
 };
 
 TEST_P(ReductionConformance, SizesAreWithinTheBoundsGiven) {
@@ -73,7 +113,7 @@ TEST_P(ReductionConformance, SizesAreWithinTheBoundsGiven) {
       for (bool zero_ties : {false, true}) {
         const Bytes aggregate = Reduce(Context(count, zero_ties), Contributions(payloads));
         EXPECT_LE(aggregate.size(), reduction().MaxAggregateBytes(count, voters));
-        TALLY_EXPECT_OK(reduction().CheckAggregate({.count = count}, aggregate));
+        TALLY_EXPECT_OK(reduction().CheckAggregate(OfAggregate(count), aggregate));
       }
     }
   }
@@ -81,12 +121,12 @@ TEST_P(ReductionConformance, SizesAreWithinTheBoundsGiven) {
 
 TEST_P(ReductionConformance, AggregateOfEqualsSaysWhatOneSays) {
   for (uint32_t count : kCounts) {
-    const Bytes payload = reduction().Pack({.first_lane = 3}, Values(count), 5);
-    TALLY_ASSERT_OK(reduction().CheckContribution({.count = count}, payload));
+    const Bytes payload = Pack(Values(count), 5);
+    TALLY_ASSERT_OK(reduction().CheckContribution(OfContributions(count), payload));
     const Bytes one = Reduce(Context(count), {{payload, 1}});
     const Bytes three = Reduce(Context(count), {{payload, 1}, {payload, 1}, {payload, 1}});
-    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_one, reduction().Unpack({.count = count}, one));
-    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_three, reduction().Unpack({.count = count}, three));
+    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_one, reduction().Unpack(OfAggregate(count), one));
+    TALLY_ASSERT_OK_AND_ASSIGN(const auto of_three, reduction().Unpack(OfAggregate(count), three));
     ASSERT_EQ(of_one.size(), count);
     EXPECT_EQ(of_one, of_three);
   }
@@ -94,10 +134,12 @@ TEST_P(ReductionConformance, AggregateOfEqualsSaysWhatOneSays) {
 
 TEST_P(ReductionConformance, SignsOfOneContributionSurvive) {
   const std::vector<float> values = Values(130);
-  const Bytes aggregate = Reduce(Context(130), {{reduction().Pack({.first_lane = 3}, values, 5), 1}});
-  TALLY_ASSERT_OK_AND_ASSIGN(const auto found, reduction().Unpack({.count = 130}, aggregate));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == 0) continue;
+  const Bytes aggregate = Reduce(Context(130), {{Pack(values, 5), 1}});
+  TALLY_ASSERT_OK_AND_ASSIGN(const auto found, reduction().Unpack(OfAggregate(130), aggregate));
+  const IndexSet* mask = MaskOf(130);
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const bool travels = mask == nullptr || std::binary_search(mask->indices.begin(), mask->indices.end(), i);
+    if (values[i] == 0 || !travels) continue;
     EXPECT_EQ(found[i] > 0, values[i] > 0) << i;
   }
 }
@@ -151,7 +193,7 @@ TEST_P(ReductionConformance, TruncatedAndExtendedPayloadsAreRefused) {
       if (size == payloads[0].size()) continue;
       Bytes payload = payloads[0];
       payload.resize(size);
-      EXPECT_THAT(reduction().CheckContribution({.count = count}, payload),
+      EXPECT_THAT(reduction().CheckContribution(OfContributions(count), payload),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
       EXPECT_THAT(reduction().Reduce(Context(count), {{payload, 1}}),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
@@ -160,9 +202,9 @@ TEST_P(ReductionConformance, TruncatedAndExtendedPayloadsAreRefused) {
       if (size == aggregate.size()) continue;
       Bytes payload = aggregate;
       payload.resize(size);
-      EXPECT_THAT(reduction().CheckAggregate({.count = count}, payload),
+      EXPECT_THAT(reduction().CheckAggregate(OfAggregate(count), payload),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
-      EXPECT_THAT(reduction().Unpack({.count = count}, payload),
+      EXPECT_THAT(reduction().Unpack(OfAggregate(count), payload),
                   StatusIs(absl::StatusCode::kInvalidArgument, _));
     }
   }
@@ -175,12 +217,12 @@ TEST_P(ReductionConformance, GarbageIsRefusedOrHarmless) {
     for (unsigned char& byte : payload) {
       if (trial % 2 || random_() % 8 == 0) byte = static_cast<unsigned char>(random_());
     }
-    if (reduction().CheckContribution({.count = count}, payload).ok()) {
+    if (reduction().CheckContribution(OfContributions(count), payload).ok()) {
       TALLY_EXPECT_OK(
-          reduction().CheckAggregate({.count = count}, Reduce(Context(count), {{payload, 1}})));
+          reduction().CheckAggregate(OfAggregate(count), Reduce(Context(count), {{payload, 1}})));
     }
-    if (reduction().CheckAggregate({.count = count}, payload).ok()) {
-      TALLY_ASSERT_OK_AND_ASSIGN(const auto values, reduction().Unpack({.count = count}, payload));
+    if (reduction().CheckAggregate(OfAggregate(count), payload).ok()) {
+      TALLY_ASSERT_OK_AND_ASSIGN(const auto values, reduction().Unpack(OfAggregate(count), payload));
       for (float value : values) EXPECT_TRUE(std::isfinite(value));
     }
   }
@@ -188,18 +230,18 @@ TEST_P(ReductionConformance, GarbageIsRefusedOrHarmless) {
 
 TEST_P(ReductionConformance, RandomHeadIsRefused) {
   for (int byte = 0; byte < 8; ++byte) {
-    Bytes payload = reduction().Pack({.first_lane = 0}, Values(64), 0);
+    Bytes payload = Pack(Values(64), 0);
     payload[byte] ^= 0xf0;
-    EXPECT_THAT(reduction().CheckContribution({.count = 64}, payload),
+    EXPECT_THAT(reduction().CheckContribution(OfContributions(64), payload),
                 StatusIs(absl::StatusCode::kInvalidArgument, _));
   }
 }
 
 TEST_P(ReductionConformance, ChunkWithoutElementsIsRefused) {
-  const Bytes payload = reduction().Pack({.first_lane = 0}, {1.0f}, 0);
-  EXPECT_THAT(reduction().CheckContribution({.count = 0}, payload),
+  const Bytes payload = Pack({1.0f}, 0);
+  EXPECT_THAT(reduction().CheckContribution(OfContributions(0), payload),
               StatusIs(absl::StatusCode::kInvalidArgument, _));
-  EXPECT_THAT(reduction().CheckAggregate({.count = 0}, payload),
+  EXPECT_THAT(reduction().CheckAggregate(OfAggregate(0), payload),
               StatusIs(absl::StatusCode::kInvalidArgument, _));
 }
 
@@ -211,7 +253,7 @@ TEST_P(ReductionConformance, NothingAddedFails) {
 }
 
 TEST_P(ReductionConformance, AllWeightsZeroFails) {
-  const Bytes payload = reduction().Pack({.first_lane = 0}, Values(10), 0);
+  const Bytes payload = Pack(Values(10), 0);
   const std::vector<Contribution> zeros = {{payload, 0}, {payload, 0}};
   const auto accumulator = reduction().NewAccumulator(Context(10));
   TALLY_ASSERT_OK(accumulator->Add(zeros));
@@ -242,17 +284,34 @@ TEST_P(ReductionConformance, MemoryIsStatedAndDoesNotGrowWithVoters) {
   TALLY_ASSERT_OK(accumulator->Add({{payloads[0], 1}}));
   EXPECT_GT(accumulator->memory(), 0u);
   for (int i = 1; i < 200; ++i) TALLY_ASSERT_OK(accumulator->Add({{payloads[0], 1}}));
-  // A count of 200 takes 8 bits an element, doubled by the growth of a vector.
-  EXPECT_LE(accumulator->memory(), 2 * 8 * payloads[0].size() + 4096);
+  // A count of 200 takes 8 bits an element, doubled by the growth of a vector; a mean's sum and weight
+  // 16 bytes.
+  const size_t most = reduction().counts_whole() ? 16 * 64 * 100 : 2 * 8 * payloads[0].size();
+  EXPECT_LE(accumulator->memory(), most + 4096);
 }
 
-std::vector<std::string> Names() {
-  const auto names = ReductionNames();
-  return std::vector<std::string>(names.begin(), names.end());
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const absl::string_view name : ReductionNames()) {
+    cases.push_back({std::string(name)});
+    if (name != "dense_mean" && name != "sparse_mean") continue;
+    cases.push_back({std::string(name), ValueDtype::kBfloat16});
+    cases.push_back({std::string(name), ValueDtype::kFloat16});
+  }
+  for (const ValueDtype dtype :
+       {ValueDtype::kFloat32, ValueDtype::kBfloat16, ValueDtype::kFloat16, ValueDtype::kSign}) {
+    cases.push_back({"sparse_mean", dtype, true});
+  }
+  cases.push_back({"sparse_mean", ValueDtype::kSign});
+  return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, ReductionConformance, ::testing::ValuesIn(Names()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, ReductionConformance, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.reduction, "_",
+                                               ValueDtypeName(info.param.dtype),
+                                               info.param.masked ? "_masked" : "");
+                         });
 
 }  // namespace
 }  // namespace tally
