@@ -14,6 +14,7 @@ enum class RandomPurpose : uint64_t {
   kDropout = 4,       // LibTorch's generator
   kInitialise = 5,    // a model made from its configuration
   kAugment = 6,       // data augmentation
+  kFisher = 7,        // examples that a mask's scores are estimated on
 };
 
 // SplitMix64's output function (Steele, Lea, Flood 2014): a bijection that mixes well.

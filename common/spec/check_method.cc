@@ -126,8 +126,6 @@ void CheckMethod(const v1::JobSpec& spec, Problems& problems) {
   const v1::MethodSpec& method = spec.method();
   const bool known = IsOneOf(MethodNames(), method.name());
   problems.Check(known, "method.name", Words(MethodNames()), Quoted(method.name()));
-  problems.Check(method.name() != "fish", "method.name", "another method (workers have no masks yet)",
-                 Quoted(method.name()));
   problems.Check(std::isfinite(method.weight_decay()) && method.weight_decay() >= 0,
                  "method.weight_decay", "a number of at least 0", method.weight_decay());
   if (!known) return;

@@ -10,7 +10,6 @@
 #include "common/base/fault_point.h"
 #include "common/base/status.h"
 #include "common/layout/chunk_grid.h"
-#include "common/update/round_context.h"
 #include "common/update/update_rule.h"
 
 namespace tally {
@@ -22,6 +21,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kRuleAndReduction[] = 
     {"sign_step", "majority"},   {"sign_step", "sign_mean"}, {"lion_step", "dense_mean"},
     {"adamw_step", "dense_mean"}, {"assign", "dense_mean"},    {"outer_sgd", "dense_mean"},
     {"outer_momentum", "dense_mean"}, {"outer_nesterov", "dense_mean"},
+    {"set_mask", "dense_mean"},  {"sparse_add", "sparse_mean"},
 };
 
 absl::Status CheckPair(absl::string_view rule, absl::string_view reduction) {
@@ -52,15 +52,14 @@ absl::Status CheckSizes(const Layout& layout, const UpdateRule& rule,
   return absl::OkStatus();
 }
 
-absl::Status CheckAggregates(const v1::RoundSpec& spec, const Reduction& reduction,
-                             const ChunkGrid& grid, absl::Span<const ByteSpan> aggregates) {
+absl::Status CheckAggregates(const v1::RoundSpec& spec, const ChunkGrid& grid, const Mask* mask,
+                             absl::Span<const ByteSpan> aggregates) {
   if (aggregates.size() != grid.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected ", grid.size(), " chunks, found ", aggregates.size()));
   }
   for (uint32_t i = 0; i < grid.size(); ++i) {
-    TALLY_ASSIGN_OR_RETURN(const ChunkContext context, AggregateContext(spec, grid[i]));
-    TALLY_RETURN_IF_ERROR(WithContext(reduction.CheckAggregate(context, aggregates[i]),
+    TALLY_RETURN_IF_ERROR(WithContext(CheckAggregateChunk(spec, mask, grid[i], aggregates[i]),
                                       absl::StrCat("chunk ", i)));
   }
   return absl::OkStatus();
@@ -90,14 +89,15 @@ struct Run {
 };
 
 absl::StatusOr<const UpdateRule*> CheckRound(const Layout& layout, const LedgerStep& round,
-                                             const ChunkGrid& grid, absl::Span<float> parameters,
+                                             const ChunkGrid& grid, const Mask* mask,
+                                             absl::Span<float> parameters,
                                              absl::Span<const absl::Span<float>> state) {
   const v1::RoundSpec& spec = *round.spec;
   TALLY_ASSIGN_OR_RETURN(const Reduction* reduction, FindReduction(spec.reduction()));
   TALLY_ASSIGN_OR_RETURN(const UpdateRule* rule, FindUpdateRule(spec.update_rule()));
   TALLY_RETURN_IF_ERROR(CheckPair(rule->name(), reduction->name()));
   TALLY_RETURN_IF_ERROR(CheckSizes(layout, *rule, parameters, state));
-  TALLY_RETURN_IF_ERROR(CheckAggregates(spec, *reduction, grid, round.aggregates));
+  TALLY_RETURN_IF_ERROR(CheckAggregates(spec, grid, mask, round.aggregates));
   TALLY_RETURN_IF_ERROR(rule->Check(ContextOf(spec)));
   return rule;
 }
@@ -115,11 +115,12 @@ absl::Status CheckFollows(const v1::RoundSpec& before, const v1::RoundSpec& spec
 void AddTo(std::vector<Run>& runs, const UpdateRule* rule, const LedgerStep& round) {
   if (runs.empty() || runs.back().rule != rule) runs.push_back({rule, {}, {}});
   runs.back().aggregates.push_back(round.aggregates);
-  runs.back().steps.push_back({ContextOf(*round.spec), {}});
+  runs.back().steps.push_back({ContextOf(*round.spec), {}, nullptr});
 }
 
 absl::StatusOr<std::vector<Run>> CheckAll(const Layout& layout, absl::Span<const LedgerStep> rounds,
-                                          const ChunkGrid& grid, absl::Span<float> parameters,
+                                          const ChunkGrid& grid, const Mask* mask,
+                                          absl::Span<float> parameters,
                                           absl::Span<const absl::Span<float>> state) {
   std::vector<Run> runs;
   for (size_t i = 0; i < rounds.size(); ++i) {
@@ -128,7 +129,7 @@ absl::StatusOr<std::vector<Run>> CheckAll(const Layout& layout, absl::Span<const
       TALLY_RETURN_IF_ERROR(
           WithContext(CheckFollows(*rounds[i - 1].spec, *rounds[i].spec), where));
     }
-    const auto rule = CheckRound(layout, rounds[i], grid, parameters, state);
+    const auto rule = CheckRound(layout, rounds[i], grid, mask, parameters, state);
     if (!rule.ok()) return WithContext(rule.status(), where);
     AddTo(runs, *rule, rounds[i]);
   }
@@ -151,12 +152,14 @@ absl::Status ApplyPart(absl::Span<const Run> runs, const Chunk& chunk, uint32_t 
   return absl::OkStatus();
 }
 
-absl::Status Apply(std::vector<Run> runs, const ChunkGrid& grid, absl::Span<float> parameters,
-                   absl::Span<const absl::Span<float>> state) {
+absl::Status Apply(std::vector<Run> runs, const ChunkGrid& grid, const Mask* mask,
+                   absl::Span<float> parameters, absl::Span<const absl::Span<float>> state) {
   for (uint32_t i = 0; i < grid.size(); ++i) {
+    const IndexSet* set = mask == nullptr ? nullptr : mask->Find(grid[i]);
     for (Run& run : runs) {
       for (size_t round = 0; round < run.steps.size(); ++round) {
         run.steps[round].aggregate = run.aggregates[round][i];
+        run.steps[round].mask = set;
       }
     }
     for (uint64_t first = 0; first < grid[i].count; first += kPassElements) {
@@ -172,21 +175,30 @@ absl::Status Apply(std::vector<Run> runs, const ChunkGrid& grid, absl::Span<floa
 
 bool SameGrid(const v1::RoundSpec& a, const v1::RoundSpec& b) {
   return a.chunk_elements() == b.chunk_elements() && a.buffers() == b.buffers() &&
-         a.first_active_block() == b.first_active_block();
+         a.first_active_block() == b.first_active_block() && a.mask_size() == 0 &&
+         b.mask_size() == 0 && a.mask_round() == b.mask_round();
 }
 
 absl::Status ApplyRounds(const Layout& layout, absl::Span<const LedgerStep> rounds,
-                         absl::Span<float> parameters, absl::Span<const absl::Span<float>> state) {
+                         absl::Span<float> parameters, absl::Span<const absl::Span<float>> state,
+                         MaskPointer* mask) {
   if (rounds.empty()) return absl::OkStatus();
-  TALLY_ASSIGN_OR_RETURN(const ChunkGrid grid, GridForRound(layout, *rounds.front().spec));
-  TALLY_ASSIGN_OR_RETURN(std::vector<Run> runs, CheckAll(layout, rounds, grid, parameters, state));
-  return Apply(std::move(runs), grid, parameters, state);
+  const v1::RoundSpec& first = *rounds.front().spec;
+  const Mask* in_force = mask == nullptr ? nullptr : mask->get();
+  TALLY_ASSIGN_OR_RETURN(const ChunkGrid grid, GridForRound(layout, first));
+  TALLY_ASSIGN_OR_RETURN(std::vector<Run> runs,
+                         CheckAll(layout, rounds, grid, in_force, parameters, state));
+  if (first.mask_size() == 0) return Apply(std::move(runs), grid, in_force, parameters, state);
+  auto made = Mask::Create(layout, first, rounds.front().aggregates);
+  if (!made.ok()) return WithContext(made.status(), absl::StrCat("round ", first.round()));
+  if (mask != nullptr) *mask = *std::move(made);
+  return absl::OkStatus();
 }
 
 absl::Status ApplyRound(const Layout& layout, const v1::RoundSpec& spec,
                         absl::Span<const ByteSpan> aggregates, absl::Span<float> parameters,
-                        absl::Span<const absl::Span<float>> state) {
-  return ApplyRounds(layout, {LedgerStep{&spec, aggregates}}, parameters, state);
+                        absl::Span<const absl::Span<float>> state, MaskPointer* mask) {
+  return ApplyRounds(layout, {LedgerStep{&spec, aggregates}}, parameters, state, mask);
 }
 
 }  // namespace tally

@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "common/layout/layout.h"
 #include "common/reduction/reduction.h"
+#include "common/update/mask.h"
 #include "proto/tally/v1/training.pb.h"
 
 namespace tally {
@@ -15,11 +16,14 @@ namespace tally {
 // PARAMETERS chunk. State starts as zeros and that of buffers stays so. There are at least as many
 // spans as the update rule has slots; the others are left alone.
 //
-// Everything is checked before anything is touched: after an error parameters and state are
+// `mask`, in and out, is the mask in force: a mask round sets it, a sparse round is over it. It may be
+// null where there are no such rounds.
+//
+// Everything is checked before anything is touched: after an error parameters, state and mask are
 // unchanged. INVALID_ARGUMENT names the round and the chunk, NOT_FOUND an unknown reduction or rule.
 absl::Status ApplyRound(const Layout& layout, const v1::RoundSpec& spec,
                         absl::Span<const ByteSpan> aggregates, absl::Span<float> parameters,
-                        absl::Span<const absl::Span<float>> state);
+                        absl::Span<const absl::Span<float>> state, MaskPointer* mask = nullptr);
 
 // One round as ApplyRounds takes it.
 struct LedgerStep {
@@ -27,7 +31,7 @@ struct LedgerStep {
   absl::Span<const ByteSpan> aggregates;
 };
 
-// Whether rounds of these specs may share a pass: the same chunks.
+// Whether rounds of these specs may share a pass: the same chunks, under the same mask.
 bool SameGrid(const v1::RoundSpec& a, const v1::RoundSpec& b);
 
 // ApplyRound for one round after the other, the same bits, in one pass over the parameters: all
@@ -36,6 +40,7 @@ bool SameGrid(const v1::RoundSpec& a, const v1::RoundSpec& b);
 //
 // All rounds are checked before anything is touched, as ApplyRound does.
 absl::Status ApplyRounds(const Layout& layout, absl::Span<const LedgerStep> rounds,
-                         absl::Span<float> parameters, absl::Span<const absl::Span<float>> state);
+                         absl::Span<float> parameters, absl::Span<const absl::Span<float>> state,
+                         MaskPointer* mask = nullptr);
 
 }  // namespace tally

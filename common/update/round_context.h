@@ -8,12 +8,12 @@
 
 namespace tally {
 
-// Of contributions to one chunk. `mask`: the chunk's index set of a round that is over a mask, else
-// empty; it must outlive the context. INVALID_ARGUMENT for a dtype that there is not.
+// Of contributions to one chunk. `mask`: the chunk's part of the mask of a round that is over one; it
+// must outlive the context. INVALID_ARGUMENT for a dtype that there is not.
 absl::StatusOr<ChunkContext> ContributionContext(const v1::RoundSpec& spec, const Chunk& chunk,
-                                                 ByteSpan mask = {});
+                                                 const IndexSet* mask = nullptr);
 // Of the aggregate: signs add up to values (bf16).
 absl::StatusOr<ChunkContext> AggregateContext(const v1::RoundSpec& spec, const Chunk& chunk,
-                                              ByteSpan mask = {});
+                                              const IndexSet* mask = nullptr);
 
 }  // namespace tally

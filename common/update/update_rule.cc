@@ -13,6 +13,7 @@
 #include "common/reduction/dense_mean/dense_payload.h"
 #include "common/reduction/majority/majority_payload.h"
 #include "common/reduction/sign_mean/sign_mean_payload.h"
+#include "common/reduction/sparse_mean/sparse_payload.h"
 #include "common/reduction/value_codec.h"
 #include "common/reduction/words.h"
 #include "common/update/adamw_step.h"
@@ -201,8 +202,61 @@ class AssignRule : public UpdateRule {
   }
 };
 
-const std::array<const UpdateRule*, 7>& Table() {
-  static const auto* table = new std::array<const UpdateRule*, 7>{
+// The elements of a set that are in [first, first + size).
+absl::Span<const uint32_t> PartOf(absl::Span<const uint32_t> indices, uint32_t first, size_t size) {
+  const auto begin = std::lower_bound(indices.begin(), indices.end(), first);
+  const auto end = std::lower_bound(begin, indices.end(), first + size);
+  return indices.subspan(static_cast<size_t>(begin - indices.begin()),
+                         static_cast<size_t>(end - begin));
+}
+
+class SparseAddRule : public UpdateRule {
+  absl::string_view name() const override { return "sparse_add"; }
+  int state_slots() const override { return 0; }
+  absl::Status CheckContext(const UpdateContext& context) const override {
+    TALLY_RETURN_IF_ERROR(CheckRates(context));
+    // Decay is the local optimiser's: here it would move what is not in the mask.
+    if (context.weight_decay != 0) return Expected("weight_decay", "0", context.weight_decay);
+    return absl::OkStatus();
+  }
+  absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> x,
+                    absl::Span<const absl::Span<float>> /*state*/) const override {
+    TALLY_ASSIGN_OR_RETURN(const ValueDtype dtype, DtypeOfAggregate(step.aggregate));
+    const ChunkContext context{.count = part.count, .dtype = dtype, .mask = step.mask};
+    TALLY_ASSIGN_OR_RETURN(const SparseView view, ParseSparse(context, step.aggregate));
+    const absl::Span<const uint32_t> all = view.indices();
+    const absl::Span<const uint32_t> here = PartOf(all, part.first, x.size());
+    std::vector<float> delta(here.size());
+    view.Decode(static_cast<size_t>(here.data() - all.data()), absl::MakeSpan(delta));
+    const auto rate = static_cast<float>(step.context.learning_rate);
+    for (size_t i = 0; i < here.size(); ++i) {
+      float& moved = x[here[i] - part.first];
+      moved = std::fma(rate, delta[i], moved);
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::StatusOr<ValueDtype> DtypeOfAggregate(ByteSpan aggregate) {
+    const auto dtype = static_cast<ValueDtype>(aggregate.empty() ? 0 : aggregate[0]);
+    if (dtype >= ValueDtype::kFloat32 && dtype <= ValueDtype::kFloat16) return dtype;
+    return absl::InvalidArgumentError("sparse aggregate: head byte 0: expected dtype 1, 2 or 3");
+  }
+};
+
+class SetMaskRule : public UpdateRule {
+  absl::string_view name() const override { return "set_mask"; }
+  int state_slots() const override { return 0; }
+  absl::Status CheckContext(const UpdateContext& /*context*/) const override {
+    return absl::OkStatus();
+  }
+  absl::Status Step(const UpdateStep& step, ChunkPart part, absl::Span<float> /*x*/,
+                    absl::Span<const absl::Span<float>> /*state*/) const override {
+    return DecodeIndexSet(part.count, step.aggregate).status();
+  }
+};
+
+const std::array<const UpdateRule*, 9>& Table() {
+  static const auto* table = new std::array<const UpdateRule*, 9>{
       new SignStepRule,
       new LionStepRule,
       new AdamWStepRule,
@@ -210,6 +264,8 @@ const std::array<const UpdateRule*, 7>& Table() {
       new OuterSgdRule,
       new OuterMomentumRule,
       new OuterNesterovRule,
+      new SparseAddRule,
+      new SetMaskRule,
   };
   return *table;
 }
@@ -246,7 +302,7 @@ absl::Status UpdateRule::Check(const UpdateContext& context) const {
 absl::Status UpdateRule::Apply(const UpdateContext& context, ByteSpan aggregate,
                                absl::Span<float> x,
                                absl::Span<const absl::Span<float>> state) const {
-  return ApplyAll({UpdateStep{context, aggregate}}, {static_cast<uint32_t>(x.size()), 0}, x, state);
+  return ApplyAll({UpdateStep{context, aggregate, nullptr}}, {static_cast<uint32_t>(x.size()), 0}, x, state);
 }
 
 absl::Status UpdateRule::ApplyAll(absl::Span<const UpdateStep> steps, ChunkPart part,

@@ -8,6 +8,9 @@
 //   assign      dense_mean             0             x = aggregate
 //   outer_sgd   dense_mean (delta)     0             outer_step.h
 //   outer_momentum, outer_nesterov     1: u          outer_step.h; beta1 is the momentum
+//   sparse_add  sparse_mean (delta)    0             x = fma(lr, d, x) for the elements it has; the
+//                                                    bytes of all others stay (Sung et al. 2021)
+//   set_mask    dense_mean (scores)    0             none: x stays. The aggregate is the mask (mask.h)
 #pragma once
 
 #include <cstddef>
@@ -36,6 +39,7 @@ struct UpdateContext {
 struct UpdateStep {
   UpdateContext context;
   ByteSpan aggregate;
+  const IndexSet* mask = nullptr;  // of the chunk, for sparse_add; none: the aggregate says its own
 };
 
 // Where a run of elements lies in its chunk.
