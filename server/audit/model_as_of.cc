@@ -37,7 +37,8 @@ absl::StatusOr<uint64_t> StepOf(const LedgerView& ledger, uint64_t round) {
     return spec.step();
   }
   TALLY_ASSIGN_OR_RETURN(const v1::RoundSpec next, ledger.SpecOf(round + 1));
-  return next.buffers() ? next.step() : next.step() - 1;
+  const bool of_step_before = next.buffers() || next.mask_size() != 0;
+  return of_step_before ? next.step() : next.step() - 1;
 }
 
 // Nothing if there is no snapshot that the ledger continues.

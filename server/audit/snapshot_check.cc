@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/layout/chunk_grid.h"
@@ -95,6 +96,10 @@ void CheckModel(const SnapshotStore& store, const Fold& fold, Differences& out) 
   CheckMetadata(**file, round, "tally.layout_digest", DigestToString(layout.digest()), out);
   CheckMetadata(**file, round, "tally.parameters_digest", DigestToString(fold.digest()), out);
   CheckMetadata(**file, round, "tally.state_slots", absl::StrCat(fold.state().size()), out);
+  if (fold.mask() != nullptr) {
+    CheckMetadata(**file, round, "tally.mask_digest",
+                  DigestToString(Digest64(fold.mask()->Serialize())), out);
+  }
   const std::vector<uint64_t> chunks = DenseChunkDigests(layout, Floats(**file));
   for (v1::Difference& difference :
        CompareDigests(layout, fold, kSource, ParametersDigestOf(chunks),
@@ -125,12 +130,21 @@ void CheckState(const SnapshotStore& store, const Fold& fold, Differences& out) 
   }
 }
 
+void CheckMask(const SnapshotStore& store, const Fold& fold, Differences& out) {
+  if (fold.mask() == nullptr) return;
+  const auto bytes = ReadFile(absl::StrCat(store.PathOf(fold.round()), "/mask.pb"));
+  if (bytes.ok() && *bytes == fold.mask()->Serialize()) return;
+  out.push_back(Problem(fold.round(), "", bytes.ok() ? "mask.pb: not the ledger's mask"
+                                                     : "mask.pb: it cannot be read"));
+}
+
 }  // namespace
 
 std::vector<v1::Difference> CompareSnapshot(const SnapshotStore& store, const Fold& fold) {
   Differences differences;
   CheckModel(store, fold, differences);
   CheckState(store, fold, differences);
+  CheckMask(store, fold, differences);
   return differences;
 }
 

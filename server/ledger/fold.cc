@@ -24,6 +24,7 @@ Fold::Fold(const Layout& layout, const Snapshot& snapshot)
       folder_(FolderOf(snapshot.path())),
       round_(snapshot.round()),
       snapshot_(snapshot),
+      mask_(snapshot.mask()),
       chunk_digests_(snapshot.chunk_digests()) {}
 
 Fold Fold::FromSnapshot(const Layout& layout, const Snapshot& snapshot) {
@@ -78,7 +79,7 @@ absl::Status Fold::ApplyPass(absl::Span<const LedgerStep> rounds) {
   if (status.ok()) {
     std::vector<absl::Span<float>> state;
     for (WorkingArray& slot : state_) state.push_back(slot.values());
-    status = ApplyRounds(layout_, rounds, parameters_->values(), state);
+    status = ApplyRounds(layout_, rounds, parameters_->values(), state, &mask_);
   }
   if (!status.ok()) {
     state_.erase(state_.begin() + static_cast<ptrdiff_t>(slots_before), state_.end());
@@ -149,7 +150,7 @@ const std::vector<uint64_t>& Fold::ChunkDigests() const {
 }
 
 absl::Status Fold::WriteSnapshot(const SnapshotStore& store) const {
-  return store.Write(round_, parameters(), state(), config_json_, digest());
+  return store.Write(round_, parameters(), state(), config_json_, digest(), mask_.get());
 }
 
 }  // namespace tally

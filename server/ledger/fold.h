@@ -54,6 +54,8 @@ class Fold {
   std::vector<uint64_t> block_digests() const { return BlockDigestsOf(layout_, ChunkDigests()); }
   absl::Span<const float> parameters() const;
   std::vector<absl::Span<const float>> state() const;
+  // In force; null if there is none.
+  const MaskPointer& mask() const { return mask_; }
 
   // Takes over the config.json of the snapshot that the fold began with.
   absl::Status WriteSnapshot(const SnapshotStore& store) const;
@@ -75,6 +77,7 @@ class Fold {
   std::optional<Snapshot> snapshot_;        // until there is a working copy
   std::optional<WorkingArray> parameters_;  // the working copy
   std::vector<WorkingArray> state_;
+  MaskPointer mask_;
   std::optional<LedgerRound> ahead_;  // read, but of other chunks than the pass before it
   mutable std::optional<std::vector<uint64_t>> chunk_digests_;  // of parameters(), if known
 };

@@ -26,11 +26,13 @@ namespace {
 constexpr char kModelFile[] = "model.safetensors";
 constexpr char kStateFile[] = "state.safetensors";
 constexpr char kConfigFile[] = "config.json";
+constexpr char kMaskFile[] = "mask.pb";
 constexpr char kRoundKey[] = "tally.round";
 constexpr char kLayoutKey[] = "tally.layout_digest";
 constexpr char kParametersKey[] = "tally.parameters_digest";
 constexpr char kSlotsKey[] = "tally.state_slots";
 constexpr char kStateKey[] = "tally.state_digest";
+constexpr char kMaskKey[] = "tally.mask_digest";
 
 constexpr uint64_t kMaxSlots = 16;
 
@@ -148,8 +150,10 @@ bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
 }
 
 bool SameContents(const Snapshot& snapshot, absl::Span<const float> parameters, FloatSpans state,
-                  const std::string& config_json) {
+                  const std::string& config_json, const Mask* mask) {
+  const std::string found = snapshot.mask() == nullptr ? "" : snapshot.mask()->Serialize();
   return snapshot.config_json() == config_json && snapshot.state().size() == state.size() &&
+         found == (mask == nullptr ? "" : mask->Serialize()) &&
          std::equal(state.begin(), state.end(), snapshot.state().begin(), SameBits) &&
          SameBits(parameters, snapshot.parameters());
 }
@@ -179,7 +183,8 @@ std::string SnapshotStore::PathOf(uint64_t round) const {
 
 absl::Status SnapshotStore::WriteFiles(const std::string& path, uint64_t round,
                                        absl::Span<const float> parameters, FloatSpans state,
-                                       const std::string& config_json, uint64_t digest) const {
+                                       const std::string& config_json, uint64_t digest,
+                                       const Mask* mask) const {
   if (const int error = FaultErrno("snapshot.errno"); error != 0) {
     return ErrnoStatus(error, "writing", path);
   }
@@ -196,6 +201,11 @@ absl::Status SnapshotStore::WriteFiles(const std::string& path, uint64_t round,
     TALLY_RETURN_IF_ERROR(WriteArrays(absl::StrCat(path, "/", kStateFile),
                                       StateTensors(layout_, state.size()), of_state, state));
   }
+  if (mask != nullptr) {
+    const std::string bytes = mask->Serialize();
+    metadata[kMaskKey] = DigestToString(Digest64(bytes));
+    TALLY_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(path, "/", kMaskFile), bytes));
+  }
   metadata[kParametersKey] = DigestToString(digest);
   metadata[kSlotsKey] = absl::StrCat(state.size());
   return WriteArrays(absl::StrCat(path, "/", kModelFile), ModelTensors(layout_), metadata,
@@ -204,15 +214,15 @@ absl::Status SnapshotStore::WriteFiles(const std::string& path, uint64_t round,
 
 absl::Status SnapshotStore::Write(uint64_t round, absl::Span<const float> parameters,
                                   FloatSpans state, const std::string& config_json,
-                                  std::optional<uint64_t> digest) const {
+                                  std::optional<uint64_t> digest, const Mask* mask) const {
   TALLY_RETURN_IF_ERROR(CheckSizes(layout_, parameters, state));
   const auto existing = Open(round);
-  if (existing.ok() && SameContents(**existing, parameters, state, config_json)) {
+  if (existing.ok() && SameContents(**existing, parameters, state, config_json, mask)) {
     return absl::OkStatus();
   }
   if (!digest.has_value()) digest = ParametersDigest(layout_, parameters);
   const std::string temporary = absl::StrCat(folder_, "/", kSnapshotTemporaryPrefix, NameOf(round));
-  absl::Status status = WriteFiles(temporary, round, parameters, state, config_json, *digest);
+  absl::Status status = WriteFiles(temporary, round, parameters, state, config_json, *digest, mask);
   FaultPoint("snapshot.before_rename");
   if (status.ok()) status = Remove(round);
   if (status.ok()) status = Rename(temporary, PathOf(round));
@@ -259,6 +269,19 @@ absl::Status SnapshotStore::OpenState(Snapshot& snapshot) const {
   return CheckMetadata(file, kStateKey, DigestToString(StateDigest(layout_, snapshot.state_)));
 }
 
+absl::Status SnapshotStore::OpenMask(Snapshot& snapshot) const {
+  if (snapshot.model_->metadata().count(kMaskKey) == 0) return absl::OkStatus();
+  const std::string path = absl::StrCat(snapshot.path_, "/", kMaskFile);
+  const absl::StatusOr<std::string> bytes = ReadFile(path);
+  if (absl::IsNotFound(bytes.status())) return absl::DataLossError(bytes.status().message());
+  TALLY_RETURN_IF_ERROR(bytes.status());
+  TALLY_RETURN_IF_ERROR(CheckMetadata(*snapshot.model_, kMaskKey, DigestToString(Digest64(*bytes))));
+  auto mask = Mask::Parse(layout_, *bytes);
+  if (!mask.ok()) return WithContext(mask.status(), path);
+  snapshot.mask_ = *std::move(mask);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Snapshot>> SnapshotStore::Open(uint64_t round) const {
   std::unique_ptr<Snapshot> snapshot(new Snapshot);
   snapshot->round_ = round;
@@ -268,6 +291,7 @@ absl::StatusOr<std::unique_ptr<Snapshot>> SnapshotStore::Open(uint64_t round) co
   }
   TALLY_RETURN_IF_ERROR(OpenModel(*snapshot));
   TALLY_RETURN_IF_ERROR(OpenState(*snapshot));
+  TALLY_RETURN_IF_ERROR(OpenMask(*snapshot));
   const std::string config = absl::StrCat(snapshot->path_, "/", kConfigFile);
   if (std::filesystem::exists(config)) {
     TALLY_ASSIGN_OR_RETURN(snapshot->config_json_, ReadFile(config));

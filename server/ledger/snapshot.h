@@ -2,8 +2,9 @@
 //   model.safetensors   the layout's tensors in its order: the data section is the flat buffer
 //   config.json
 //   state.safetensors   the update rule's state, if it has any: float32 arrays slot.0, slot.1, ...
-// Metadata: tally.round, tally.layout_digest, tally.parameters_digest (model), tally.state_digest
-// (state). A snapshot is whole or absent: made in a temporary folder, synced, then renamed.
+//   mask.pb             the mask in force, if there is one: a MaskProto
+// Metadata: tally.round, tally.layout_digest, tally.parameters_digest, tally.mask_digest (model),
+// tally.state_digest (state). A snapshot is whole or absent: made in a temporary folder, synced, then renamed.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "absl/types/span.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/layout/layout.h"
+#include "common/update/mask.h"
 
 namespace tally {
 
@@ -34,6 +36,8 @@ class Snapshot {
   absl::Span<const float> parameters() const { return parameters_; }
   // Of layout.size() elements each.
   const std::vector<absl::Span<const float>>& state() const { return state_; }
+  // In force after the round; null if there is none.
+  const MaskPointer& mask() const { return mask_; }
   uint64_t parameters_digest() const { return parameters_digest_; }
   // DenseChunkDigests of parameters().
   const std::vector<uint64_t>& chunk_digests() const { return chunk_digests_; }
@@ -52,6 +56,7 @@ class Snapshot {
   std::shared_ptr<const SafetensorsFile> state_file_;  // null without state
   absl::Span<const float> parameters_;
   std::vector<absl::Span<const float>> state_;
+  MaskPointer mask_;
   std::vector<uint64_t> chunk_digests_;
   uint64_t parameters_digest_ = 0;
 };
@@ -70,7 +75,8 @@ class SnapshotStore {
   absl::Status Write(uint64_t round, absl::Span<const float> parameters,
                      absl::Span<const absl::Span<const float>> state,
                      const std::string& config_json,
-                     std::optional<uint64_t> digest = std::nullopt) const;
+                     std::optional<uint64_t> digest = std::nullopt,
+                     const Mask* mask = nullptr) const;
 
   // Reads the snapshot once to check its digests. NOT_FOUND; DATA_LOSS for a damaged one;
   // FAILED_PRECONDITION for another layout's.
@@ -92,9 +98,11 @@ class SnapshotStore {
   absl::Status WriteFiles(const std::string& path, uint64_t round,
                           absl::Span<const float> parameters,
                           absl::Span<const absl::Span<const float>> state,
-                          const std::string& config_json, uint64_t digest) const;
+                          const std::string& config_json, uint64_t digest,
+                          const Mask* mask) const;
   absl::Status OpenModel(Snapshot& snapshot) const;
   absl::Status OpenState(Snapshot& snapshot) const;
+  absl::Status OpenMask(Snapshot& snapshot) const;
 
   std::string folder_;
   Layout layout_;

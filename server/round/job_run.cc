@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "server/round/frames.h"
+#include "server/round/round_kind.h"
 
 namespace tally {
 
@@ -117,11 +118,28 @@ absl::Status JobRun::OpenLedger() {
                                        [this](const FoldResult& result) { OnFolded(result); });
   if (writer_->last_round() == 0) return absl::OkStatus();
   TALLY_ASSIGN_OR_RETURN(const LedgerRound last, writer_->reader().Read(writer_->last_round()));
+  last_spec_ = last.spec;
+  TALLY_RETURN_IF_ERROR(TakeUpMask(*snapshot));
   return ResumeAfter(last);
 }
 
+// The mask in force after the ledger's last round: the snapshot's, or of a round behind it.
+absl::Status JobRun::TakeUpMask(const Snapshot& snapshot) {
+  mask_ = snapshot.mask();
+  const uint64_t round = IsMaskRound(*last_spec_) ? last_spec_->round() : last_spec_->mask_round();
+  if (round == 0 || (mask_ != nullptr && mask_->round() == round)) return absl::OkStatus();
+  TALLY_ASSIGN_OR_RETURN(const LedgerRound of_mask, writer_->reader().Read(round));
+  return AdoptMask(of_mask.spec, of_mask.aggregates);
+}
+
+absl::Status JobRun::AdoptMask(const v1::RoundSpec& spec, absl::Span<const ByteSpan> aggregate) {
+  if (!IsMaskRound(spec)) return absl::OkStatus();
+  TALLY_ASSIGN_OR_RETURN(mask_, Mask::Create(*layout_, spec, aggregate));
+  observer_->OnProgress([&](v1::JobStatus& status) { status.set_mask_size(mask_->size()); });
+  return absl::OkStatus();
+}
+
 absl::Status JobRun::ResumeAfter(const LedgerRound& last) {
-  last_spec_ = last.spec;
   last_history_ = last.closed.history();
   all_rounds_done_ = !planner_->Next(&last.spec).has_value();
   observer_->OnProgress([&](v1::JobStatus& status) { status.set_round(last.spec.step()); });
@@ -152,6 +170,7 @@ void JobRun::End(v1::JobState state, const std::string& reason, Effects& effects
     Send(*member, StopFrame(state, reason), effects);
     member->finish = absl::OkStatus();
   }
+  PublishOpenRound();
   ended_ = true;
 }
 
@@ -214,6 +233,7 @@ void JobRun::OnTimer() {
     FinishIfDone(effects);
     EnforceHandBackLimit(effects);
     EnforcePauseLimit(effects);
+    PublishOpenRound();
   }
   Finish(std::move(effects));
 }
@@ -249,6 +269,7 @@ void JobRun::Finish(Effects effects) {
 void JobRun::ReduceClaimed(Effects& effects) {
   const std::vector<uint32_t> chunks = std::exchange(effects.reduce, {});
   const std::shared_ptr<OpenRound> round = effects.round;
+  if (IsMaskRound(round->spec())) return ReduceMask(round, effects);
   for (const uint32_t index : chunks) {
     absl::StatusOr<AggregateChunk> chunk = round->Reduce(index);
     absl::MutexLock lock(&mutex_);
@@ -258,11 +279,30 @@ void JobRun::ReduceClaimed(Effects& effects) {
                                           chunk.status().message()),
                  effects);
     }
-    Broadcast(AggregateFrame(round->spec().round(), index, *chunk), effects);
-    effects.broadcast = true;
-    round->SetAggregate(index, *std::move(chunk));
+    TakeAggregate(index, *std::move(chunk), effects);
     Advance(effects);
   }
+}
+
+// A chunk of the open round is reduced; everybody gets it.
+void JobRun::TakeAggregate(uint32_t index, AggregateChunk chunk, Effects& effects) {
+  Broadcast(AggregateFrame(round_->spec().round(), index, chunk), effects);
+  effects.broadcast = true;
+  round_->SetAggregate(index, std::move(chunk));
+}
+
+// Which elements are in the mask is known of all chunks at once.
+void JobRun::ReduceMask(const std::shared_ptr<OpenRound>& round, Effects& effects) {
+  absl::StatusOr<std::vector<AggregateChunk>> chunks = round->ReduceToMask();
+  absl::MutexLock lock(&mutex_);
+  if (round != round_) return;
+  if (!chunks.ok()) {
+    return End(v1::FAILED, absl::StrCat("round ", round->spec().round(), ": ",
+                                        chunks.status().message()),
+               effects);
+  }
+  for (uint32_t i = 0; i < chunks->size(); ++i) TakeAggregate(i, std::move((*chunks)[i]), effects);
+  Advance(effects);
 }
 
 }  // namespace tally

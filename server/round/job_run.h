@@ -74,6 +74,9 @@ class JobRun {
   // The worker's lease has ended: its stream, if there is one, is closed.
   void Drop(const std::string& worker);
 
+  // What the worker is at, by its heartbeat; without a round: nothing that it tells.
+  void HearProgress(const std::string& worker, const v1::LocalProgress& progress);
+
   // To be called about ten times a second.
   void OnTimer();
   // Ends the run: CANCELLED, or FAILED because of a worker's word.
@@ -130,6 +133,7 @@ class JobRun {
   void TakeUpCounts(const v1::JobStatus& before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<Snapshot>> LatestSnapshot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status OpenLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status TakeUpMask(const Snapshot& snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ResumeAfter(const LedgerRound& last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Members (job_run_members.cc).
@@ -236,6 +240,10 @@ class JobRun {
   bool MayOpenFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AwaitsReturning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveStaged(uint64_t before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CloseForContributions(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A mask round's aggregate is in the ledger: later rounds are over its mask.
+  absl::Status AdoptMask(const v1::RoundSpec& spec, absl::Span<const ByteSpan> aggregate)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The round is in the ledger, however it came there.
   void RoundEntered(const v1::RoundSpec& spec, const v1::RoundClosed& closed, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -246,10 +254,16 @@ class JobRun {
   static absl::Status WriteToLedger(const Commit& commit);
   void EndCommit(const Commit& commit, const absl::Status& written, Effects& effects)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the open round is and who has sent how much, if that has changed since it was last told.
+  void PublishOpenRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RecordProgress(const v1::RoundClosed& closed, absl::Duration took)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(Effects effects) ABSL_LOCKS_EXCLUDED(mutex_);
   void ReduceClaimed(Effects& effects) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReduceMask(const std::shared_ptr<OpenRound>& round, Effects& effects)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeAggregate(uint32_t index, AggregateChunk chunk, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Evaluations, digests and the end (job_run_reports.cc).
   void OnEvaluation(const Attachment& from, const v1::Evaluation& evaluation, Effects& effects)
@@ -326,8 +340,10 @@ class JobRun {
   std::string commit_error_ ABSL_GUARDED_BY(mutex_);  // why a closed round is not in the ledger yet
   std::optional<v1::RoundSpec> last_spec_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_history_ ABSL_GUARDED_BY(mutex_) = 0;  // RoundClosed.history of the last round
+  MaskPointer mask_ ABSL_GUARDED_BY(mutex_);  // in force; null if there is none
   std::optional<HandedRound> handed_ ABSL_GUARDED_BY(mutex_);
   bool all_rounds_done_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string published_round_ ABSL_GUARDED_BY(mutex_);  // what PublishOpenRound has told last
   std::deque<absl::Duration> durations_ ABSL_GUARDED_BY(mutex_);
   uint64_t samples_ ABSL_GUARDED_BY(mutex_) = 0;
 

@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/layout/chunk_grid.h"
 #include "common/update/history.h"
-#include "common/update/round_context.h"
+#include "common/update/mask.h"
 #include "server/ledger/record.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
@@ -92,10 +92,9 @@ absl::Status JobRun::OnHandedChunk(Attachment& from, const v1::ChunkHeader& head
                                            DigestToString(header.digest()), ", found ",
                                            DigestToString(digest)));
   }
-  TALLY_ASSIGN_OR_RETURN(const Reduction* reduction, FindReduction(handed_->spec.reduction()));
-  TALLY_ASSIGN_OR_RETURN(const ChunkContext context,
-                         AggregateContext(handed_->spec, handed_->grid[header.index()]));
-  if (const absl::Status fits = reduction->CheckAggregate(context, bytes); !fits.ok()) {
+  const absl::Status fits =
+      CheckAggregateChunk(handed_->spec, mask_.get(), handed_->grid[header.index()], bytes);
+  if (!fits.ok()) {
     return absl::AbortedError(absl::StrCat(where, ": ", fits.message()));
   }
   handed_->digests[header.index()] = digest;
@@ -127,7 +126,14 @@ absl::Status JobRun::OnHandedClosed(Attachment& from, const v1::RoundClosed& clo
   if (from.phase != AttachmentPhase::kHandingBack) return NotAsked(from.worker);
   TALLY_RETURN_IF_ERROR(CheckHandedClosed(closed));
   const std::vector<ByteSpan> payloads(handed_->chunks.begin(), handed_->chunks.end());
-  TALLY_RETURN_IF_ERROR(writer_->Append(handed_->spec, closed, payloads));
+  const MaskPointer before = mask_;
+  if (const absl::Status mask = AdoptMask(handed_->spec, payloads); !mask.ok()) {
+    return absl::AbortedError(mask.message());
+  }
+  if (const absl::Status written = writer_->Append(handed_->spec, closed, payloads); !written.ok()) {
+    mask_ = before;
+    return written;
+  }
   FaultPoint("handback.mid");
   const v1::RoundSpec spec = handed_->spec;
   handed_->since = options_.clock->Steady();

@@ -8,8 +8,47 @@
 #include "common/base/digest.h"
 #include "server/round/frames.h"
 #include "server/round/job_run.h"
+#include "server/round/round_kind.h"
 
 namespace tally {
+
+void JobRun::HearProgress(const std::string& worker, const v1::LocalProgress& progress) {
+  absl::MutexLock lock(&mutex_);
+  const absl::StatusOr<uint32_t> index = IndexOf(worker);
+  if (!index.ok()) return;
+  if (progress.round() == 0) {
+    stats_[*index].clear_progress();
+  } else {
+    *stats_[*index].mutable_progress() = progress;
+  }
+}
+
+void JobRun::PublishOpenRound() {
+  v1::JobStatus now;
+  if (round_ != nullptr) {
+    now.set_phase(std::string(PhaseOf(round_->spec())));
+    now.set_round_chunks(round_->grid().size());
+    now.set_round_contributions(round_->contributed());
+  }
+  for (uint32_t i = 0; i < stats_.size(); ++i) {
+    const bool open = round_ != nullptr;
+    stats_[i].set_chunks_received(open ? round_->part(i).chunks : 0);
+    stats_[i].set_contributed(open && round_->HasContributed(i));
+    if (stats_[i].has_progress() && (!open || stats_[i].progress().round() != round_->spec().round())) {
+      stats_[i].clear_progress();
+    }
+  }
+  *now.mutable_workers() = {stats_.begin(), stats_.end()};
+  if (std::string text = now.SerializeAsString(); text != published_round_) {
+    published_round_ = std::move(text);
+    observer_->OnProgress([&](v1::JobStatus& status) {
+      status.set_phase(now.phase());
+      status.set_round_chunks(now.round_chunks());
+      status.set_round_contributions(now.round_contributions());
+      *status.mutable_workers() = now.workers();
+    });
+  }
+}
 namespace {
 
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);

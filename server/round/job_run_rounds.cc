@@ -151,12 +151,22 @@ void JobRun::OpenNextRound(Effects& effects) {
     round_->Await(member->index);
     SendRound(*member, effects);
   }
+  if (IsServersOwn(*spec)) CloseForContributions(effects);
   if (round_->contributed() > 0) Advance(effects);  // by what lay on the disk
+}
+
+void JobRun::CloseForContributions(Effects& effects) {
+  closing_ = true;
+  effects.round = round_;
+  for (const uint32_t chunk : round_->ClaimRest()) effects.reduce.push_back(chunk);
 }
 
 absl::StatusOr<std::shared_ptr<OpenRound>> JobRun::NewRound(const v1::RoundSpec& spec) const {
   TALLY_ASSIGN_OR_RETURN(ChunkGrid grid, GridForRound(*layout_, spec));
   TALLY_ASSIGN_OR_RETURN(const Reduction* reduction, FindReduction(spec.reduction()));
+  for (const Chunk& chunk : grid.chunks()) {
+    TALLY_RETURN_IF_ERROR(MaskOfChunk(spec, mask_.get(), chunk).status());
+  }
   std::unique_ptr<StagedContributions> staged;
   if (StagesOnDisk(spec)) {
     TALLY_ASSIGN_OR_RETURN(
@@ -164,7 +174,7 @@ absl::StatusOr<std::shared_ptr<OpenRound>> JobRun::NewRound(const v1::RoundSpec&
   }
   return std::make_shared<OpenRound>(spec, std::move(grid), reduction,
                                      options_.spec.workers().quorum(), options_.clock->Steady(),
-                                     std::move(staged));
+                                     std::move(staged), mask_);
 }
 
 // The open round, and how much of its contribution the member need not send again.
@@ -199,9 +209,7 @@ void JobRun::Advance(Effects& effects) {
         break;
     }
     Resume();
-    closing_ = true;
-    effects.round = round_;
-    for (const uint32_t chunk : round_->ClaimRest()) effects.reduce.push_back(chunk);
+    CloseForContributions(effects);
   }
   if (round_->AllReduced()) StartCommit(effects);
 }
@@ -276,6 +284,11 @@ void JobRun::EndCommit(const Commit& commit, const absl::Status& written, Effect
   round_.reset();
   closing_ = false;
   ExpectReports(spec);
+  std::vector<ByteSpan> payloads;
+  for (const AggregateChunk& chunk : commit.round->aggregate()) payloads.emplace_back(*chunk.payload);
+  if (const absl::Status adopted = AdoptMask(spec, payloads); !adopted.ok()) {
+    return End(v1::FAILED, std::string(adopted.message()), effects);
+  }
   RoundEntered(spec, commit.closed, effects);
   VacateLeaving(effects);
   effects.announced = true;

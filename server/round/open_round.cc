@@ -7,7 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/status.h"
+#include "common/reduction/dense_mean/dense_payload.h"
+#include "common/reduction/value_codec.h"
 #include "common/update/round_context.h"
+#include "server/round/mask_selection.h"
+#include "server/round/round_kind.h"
 
 namespace tally {
 namespace {
@@ -21,12 +25,13 @@ constexpr size_t kReadTogether = 8;
 
 OpenRound::OpenRound(v1::RoundSpec spec, ChunkGrid grid, const Reduction* reduction,
                      uint32_t quorum, absl::Duration opened_at,
-                     std::unique_ptr<StagedContributions> staged)
+                     std::unique_ptr<StagedContributions> staged, MaskPointer mask)
     : spec_(std::move(spec)),
       grid_(std::move(grid)),
       reduction_(reduction),
       quorum_(quorum),
       opened_at_(opened_at),
+      mask_(std::move(mask)),
       staged_(std::move(staged)),
       parts_(kMaxWorkers + 1),
       aggregate_(grid_.size()) {
@@ -209,7 +214,8 @@ absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
 }
 
 ChunkContext OpenRound::ContextOf(uint32_t index) const {
-  return ContributionContext(spec_, grid_[index]).value();
+  const IndexSet* set = IsSparse(spec_) ? mask_->Find(grid_[index]) : nullptr;
+  return ContributionContext(spec_, grid_[index], set).value();
 }
 
 // Fixed by the time that it counts: the round is closing.
@@ -286,6 +292,35 @@ absl::StatusOr<AggregateChunk> OpenRound::Reduce(uint32_t index) {
   result.voters = static_cast<uint32_t>(chunk.added.count());
   result.payload = std::make_shared<const Bytes>(*std::move(payload));
   return result;
+}
+
+absl::StatusOr<std::vector<float>> OpenRound::MeanScores() {
+  if (IsServersOwn(spec_)) return RandomScores(grid_.elements(), spec_.tie_key());
+  std::vector<float> scores(grid_.elements());
+  absl::Span<float> rest = absl::MakeSpan(scores);
+  for (uint32_t i = 0; i < grid_.size(); ++i) {
+    ChunkState& chunk = *chunks_[i];
+    absl::MutexLock lock(&chunk.mutex);
+    chunk.finished = true;
+    TALLY_ASSIGN_OR_RETURN(const Bytes payload, FinishChunk(i, chunk));
+    TALLY_ASSIGN_OR_RETURN(const DenseView means, ParseDense(grid_[i].count, payload));
+    DecodeValues(means.dtype, means.values, rest.first(grid_[i].count));
+    rest.remove_prefix(grid_[i].count);
+  }
+  return scores;
+}
+
+absl::StatusOr<std::vector<AggregateChunk>> OpenRound::ReduceToMask() {
+  TALLY_ASSIGN_OR_RETURN(const std::vector<float> scores, MeanScores());
+  std::vector<AggregateChunk> chunks;
+  for (Bytes& set : SelectMask(grid_, scores, spec_.mask_size())) {
+    AggregateChunk chunk;
+    chunk.digest = Digest64(set.data(), set.size());
+    chunk.voters = static_cast<uint32_t>(chunks_.front()->counted.count());
+    chunk.payload = std::make_shared<const Bytes>(std::move(set));
+    chunks.push_back(std::move(chunk));
+  }
+  return chunks;
 }
 
 void OpenRound::SetAggregate(uint32_t index, AggregateChunk chunk) {

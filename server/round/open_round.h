@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/layout/chunk_grid.h"
 #include "common/reduction/reduction.h"
+#include "common/update/mask.h"
 #include "proto/tally/v1/training.pb.h"
 #include "server/staging/staged_contributions.h"
 
@@ -56,9 +57,10 @@ struct AggregateChunk {
 class OpenRound {
  public:
   // With `staged` contributions lie on the disk, those found there included; the reduction counts
-  // whole then. The spec's dtype is one that there is.
+  // whole then. The spec's dtype is one that there is, and `mask` is the one that it names.
   OpenRound(v1::RoundSpec spec, ChunkGrid grid, const Reduction* reduction, uint32_t quorum,
-            absl::Duration opened_at, std::unique_ptr<StagedContributions> staged = nullptr);
+            absl::Duration opened_at, std::unique_ptr<StagedContributions> staged = nullptr,
+            MaskPointer mask = nullptr);
 
   const v1::RoundSpec& spec() const { return spec_; }
   const ChunkGrid& grid() const { return grid_; }
@@ -117,6 +119,9 @@ class OpenRound {
   // By the thread that has claimed the chunk, once. Counts who was awaited or had contributed when
   // it was claimed; for reductions that count whole, only contributors.
   absl::StatusOr<AggregateChunk> Reduce(uint32_t index);
+  // Of a mask round in place of Reduce, all chunks being claimed: the scores' means, and the mask of
+  // those, by chunk. Memory meanwhile: the scores in float32.
+  absl::StatusOr<std::vector<AggregateChunk>> ReduceToMask();
 
  private:
   struct StagedPayload {
@@ -143,6 +148,7 @@ class OpenRound {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
   absl::StatusOr<Bytes> FinishChunk(uint32_t index, ChunkState& chunk)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
+  absl::StatusOr<std::vector<float>> MeanScores();
   absl::StatusOr<Bytes> ReduceFromDisk(uint32_t index, ChunkState& chunk)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
   void TakeUp(const StagedPart& found);
@@ -155,6 +161,7 @@ class OpenRound {
   const Reduction* const reduction_;
   const uint32_t quorum_;
   const absl::Duration opened_at_;
+  const MaskPointer mask_;
   const std::unique_ptr<StagedContributions> staged_;  // null: contributions lie in memory
 
   WorkerSet awaited_;

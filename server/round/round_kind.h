@@ -12,6 +12,11 @@ namespace tally {
 // Its aggregate is an index set.
 inline bool IsMaskRound(const v1::RoundSpec& spec) { return spec.mask_size() != 0; }
 
+// Nobody contributes to it: the server makes its aggregate alone.
+inline bool IsServersOwn(const v1::RoundSpec& spec) {
+  return IsMaskRound(spec) && spec.fisher() == "random";
+}
+
 // It moves what is trained: a step of the job.
 inline bool IsTraining(const v1::RoundSpec& spec) {
   return !spec.buffers() && !IsMaskRound(spec);
@@ -19,7 +24,7 @@ inline bool IsTraining(const v1::RoundSpec& spec) {
 
 // Its contributions took long to make and are not to be lost: they are kept on the disk.
 inline bool StagesOnDisk(const v1::RoundSpec& spec) {
-  return spec.local_steps() != 0 || IsMaskRound(spec);
+  return spec.local_steps() != 0 || (IsMaskRound(spec) && !IsServersOwn(spec));
 }
 
 // For people.

@@ -1,10 +1,17 @@
 #include "server/round/snapshot_frames.h"
 
+#include <algorithm>
+
 #include "common/base/digest.h"
 #include "common/wire/frame.h"
 #include "proto/tally/v1/training.pb.h"
 
 namespace tally {
+namespace {
+
+constexpr size_t kMaskPieceBytes = size_t{1} << 20;
+
+}  // namespace
 
 grpc::ByteBuffer SnapshotFrames::Next() {
   if (!begun_) {
@@ -13,6 +20,7 @@ grpc::ByteBuffer SnapshotFrames::Next() {
   }
   const auto arrays = static_cast<uint32_t>(1 + snapshot_->state().size());
   if (array_ == arrays) {
+    if (index_ < mask_pieces()) return MaskPiece(index_++);
     done_ = true;
     return End();
   }
@@ -29,6 +37,7 @@ grpc::ByteBuffer SnapshotFrames::Begin() const {
   frame.mutable_snapshot()->set_round(snapshot_->round());
   frame.mutable_snapshot()->set_state_slots(static_cast<uint32_t>(snapshot_->state().size()));
   frame.mutable_snapshot()->set_history(history_);
+  frame.mutable_snapshot()->set_mask_bytes(mask_->size());
   return EncodeFrame(frame);
 }
 
@@ -48,11 +57,28 @@ grpc::ByteBuffer SnapshotFrames::Chunk(uint32_t array, uint32_t index) const {
   return EncodeFrame(frame, {SharedSlice(snapshot_, first, size)});
 }
 
+uint32_t SnapshotFrames::mask_pieces() const {
+  return static_cast<uint32_t>((mask_->size() + kMaskPieceBytes - 1) / kMaskPieceBytes);
+}
+
+grpc::ByteBuffer SnapshotFrames::MaskPiece(uint32_t index) const {
+  const char* first = mask_->data() + index * kMaskPieceBytes;
+  const size_t size = std::min(kMaskPieceBytes, mask_->size() - index * kMaskPieceBytes);
+  v1::ServerFrame frame;
+  v1::ChunkHeader* header = frame.mutable_chunk();
+  header->set_kind(v1::MASK);
+  header->set_round(snapshot_->round());
+  header->set_index(index);
+  header->set_digest(Digest64(first, size));
+  return EncodeFrame(frame, {SharedSlice(mask_, first, size)});
+}
+
 grpc::ByteBuffer SnapshotFrames::End() const {
   v1::ServerFrame frame;
   v1::SnapshotEnd* end = frame.mutable_snapshot_end();
   end->set_round(snapshot_->round());
-  end->set_chunks(grid_.size() * static_cast<uint32_t>(1 + snapshot_->state().size()));
+  end->set_chunks(grid_.size() * static_cast<uint32_t>(1 + snapshot_->state().size()) +
+                  mask_pieces());
   end->set_parameters_digest(snapshot_->parameters_digest());
   return EncodeFrame(frame);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/spec/without_worker.h"
@@ -46,12 +47,22 @@ absl::Status Supervisor::OnHello(const v1::Hello& hello, const std::string& addr
 }
 
 absl::Status Supervisor::OnHeartbeat(const v1::Hello& hello, const v1::Heartbeat& heartbeat) {
+  std::shared_ptr<JobRun> run;
+  v1::LocalProgress progress;
+  const auto tell = absl::MakeCleanup([&] {  // without the lock: a run may be busy
+    if (run != nullptr) run->HearProgress(hello.name(), progress);
+  });
   absl::MutexLock lock(&mutex_);
   if (!membership_.Heard(hello.name(), hello.instance(), options_.clock->Steady())) {
     return absl::UnavailableError(absl::StrCat("worker ", hello.name(), ": its lease has ended"));
   }
   // It is at no job, and what it was assigned is over: whatever became of its JobLeft, it is free.
   const std::string job_id = membership_.Find(hello.name())->job_id;
+  const auto at = runs_.find(heartbeat.job_id());
+  if (at != runs_.end() && heartbeat.job_id() == job_id) {
+    run = at->second.run;
+    progress = heartbeat.progress();
+  }
   if (!heartbeat.job_id().empty() || job_id.empty()) return absl::OkStatus();
   const auto entry = runs_.find(job_id);
   if (entry == runs_.end() || !IsMember(*entry->second.run, hello.name())) {

@@ -136,10 +136,11 @@ std::string FoldOfLedger(Cluster& cluster, const std::string& job_id) {
   const std::vector<absl::Span<float>> state = {absl::MakeSpan(slots[0]), absl::MakeSpan(slots[1])};
   const LedgerReader reader = OpenLedger(cluster, job_id);
   EXPECT_EQ(reader.first_round(), 1u);
+  MaskPointer mask;
   for (uint64_t number = 1; number <= reader.last_round(); ++number) {
     const LedgerRound round = ValueOf(reader.Read(number));
     TALLY_EXPECT_OK(ApplyRound(layout, round.spec, round.aggregates, absl::MakeSpan(parameters),
-                               state));
+                               state, &mask));
   }
   return DigestToString(ParametersDigest(layout, parameters));
 }

@@ -174,6 +174,22 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"ResnetLofiLion", kResnet,
                 "{name: lofi, local: {steps: 2, optimiser: lion}, lofi: {outer: momentum}}",
                 R"({"count": 2})"},
+        Variant{"MlpFishRefreshed", kMlp,
+                "{name: fish, weight_decay: 0.1, local: {steps: 2, optimiser: adamw},"
+                " fish: {density: 0.2, samples: 16, refresh_every: 3}}",
+                R"({"count": 3})"},
+        Variant{"MlpFishSigns", kMlp,
+                "{name: fish, local: {steps: 2, optimiser: sgd, momentum: 0.9, dtype: sign},"
+                " fish: {density: 0.1, fisher: expected, samples: 8, refresh_every: 5}}",
+                R"({"count": 2})"},
+        Variant{"MlpFishRandom", kMlp,
+                "{name: fish, local: {steps: 1, optimiser: lion, dtype: bf16},"
+                " fish: {density: 0.1, fisher: random, refresh_every: 4}}",
+                R"({"count": 2})"},
+        Variant{"ResnetFishFixed", kResnet,
+                "{name: fish, local: {steps: 2, optimiser: adamw},"
+                " fish: {density: 0.05, samples: 8, refresh_every: 0}}",
+                R"({"count": 2})"},
         Variant{"VitMajority", kVit, kMajority, R"({"count": 2})"},
         Variant{"VitGlobalAdamw", kVit, "{name: global_adamw}", R"({"count": 2})"},
         Variant{"ResnetMajority", kResnet, kMajority, R"({"count": 2})"},
