@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/text.h"
 
 namespace tally {
@@ -19,6 +20,39 @@ std::string Method(const v1::MethodSpec& method) {
     if (!part.empty()) absl::StrAppend(&text, ", ", part);
   }
   return text;
+}
+
+// "local steps, 1 of 4 contributions here".
+std::string Phase(const v1::JobStatus& job) {
+  if (job.phase().empty()) return "";
+  const auto taken = std::count_if(job.workers().begin(), job.workers().end(),
+                                   [](const auto& worker) { return !worker.name().empty(); });
+  return absl::StrCat(job.phase(), ", ", job.round_contributions(), " of ", taken,
+                      " contributions here");
+}
+
+std::string MaskText(const v1::JobStatus& job) {
+  if (job.mask_size() == 0 || job.parameters() == 0) return "";
+  return absl::StrFormat("%d of %d parameters (%.3g%%)", job.mask_size(), job.parameters(),
+                         100.0 * static_cast<double>(job.mask_size()) /
+                             static_cast<double>(job.parameters()));
+}
+
+std::string SoupText(const v1::JobStatus& job) {
+  if (job.soup().empty()) return "";
+  return absl::StrCat("workers ", absl::StrJoin(job.soup(), ", "));
+}
+
+// What a worker is at in the open round.
+std::string Doing(const v1::JobStatus& job, const v1::JobWorker& worker) {
+  if (worker.contributed()) return "contributed";
+  if (worker.chunks_received() > 0) {
+    return absl::StrCat("sent ", worker.chunks_received(), "/", job.round_chunks());
+  }
+  const v1::LocalProgress& progress = worker.progress();
+  if (progress.total() == 0) return "";
+  const std::string done = absl::StrCat(progress.done(), "/", progress.total());
+  return progress.loss() == 0 ? done : absl::StrFormat("%s, loss %.3f", done, progress.loss());
 }
 
 std::string EvaluationText(const v1::JobStatus& job) {
@@ -66,7 +100,10 @@ Lines Describe(const v1::JobStatus& job, absl::TimeZone zone) {
           {"parameters", count(job.parameters())},
           {"data", job.spec().data().name()},
           {"method", Method(job.spec().method())},
+          {"mask", MaskText(job)},
           {"round", Rounds(job)},
+          {"phase", Phase(job)},
+          {"soup", SoupText(job)},
           {"loss", Loss(job)},
           {"accuracy", EvaluationText(job)},
           {"samples", count(job.samples())},
@@ -82,7 +119,7 @@ Lines Describe(const v1::JobStatus& job, absl::TimeZone zone) {
           {"finished", ShortTime(job.finished_at(), zone)}};
 }
 
-std::vector<std::string> Row(const v1::JobWorker& worker) {
+std::vector<std::string> Row(const v1::JobStatus& job, const v1::JobWorker& worker) {
   return {worker.name().empty() ? "(vacant)" : worker.name(),
           absl::StrCat(worker.index()),
           worker.attached() ? "yes" : "no",
@@ -90,7 +127,8 @@ std::vector<std::string> Row(const v1::JobWorker& worker) {
           absl::StrCat(worker.contributions()),
           absl::StrCat(worker.refused()),
           ShortBytes(worker.bytes_up()),
-          ShortBytes(worker.bytes_down())};
+          ShortBytes(worker.bytes_down()),
+          Doing(job, worker)};
 }
 
 }  // namespace
@@ -102,9 +140,10 @@ std::string JobText(const v1::JobStatus& job, absl::TimeZone zone) {
   }
   if (job.workers().empty()) return text;
   std::vector<std::vector<std::string>> rows;
-  for (const v1::JobWorker& worker : job.workers()) rows.push_back(Row(worker));
+  for (const v1::JobWorker& worker : job.workers()) rows.push_back(Row(job, worker));
   return text + "\n" +
-         Table({"WORKER", "INDEX", "ATTACHED", "ROUND", "COUNTED", "REFUSED", "SENT", "RECEIVED"},
+         Table({"WORKER", "INDEX", "ATTACHED", "ROUND", "COUNTED", "REFUSED", "SENT", "RECEIVED",
+                "NOW"},
                rows);
 }
 

@@ -37,6 +37,9 @@ std::vector<std::string> Fields(const v1::JobStatus& job) {
   AddIfAny(fields, "loss", Loss(job));
   AddIfAny(fields, "acc", Accuracy(job));
   const bool running = job.state() == v1::RUNNING;
+  if (running && (job.phase() == "local steps" || job.phase() == "scores for a mask")) {
+    AddIfAny(fields, "in:", job.phase());
+  }
   AddIfAny(fields, "left", running ? ShortDuration(job.seconds_left()) : "");
   if (job.queue_position() > 0) AddIfAny(fields, "queue", absl::StrCat(job.queue_position()));
   if (job.bits_up() > 0) {

@@ -84,7 +84,7 @@ uint32_t TrainingLoop::shares() const {
   return options_.shared_data ? std::max<uint32_t>(options_.assignment.count(), 1) : 1;
 }
 
-absl::Status TrainingLoop::StartBatches() {
+BatchStreamOptions TrainingLoop::BatchOptions() const {
   BatchStreamOptions batches;
   batches.partition = share();
   batches.partitions = shares();
@@ -93,7 +93,11 @@ absl::Status TrainingLoop::StartBatches() {
   batches.seed = job().seed();
   batches.worker = options_.assignment.index();
   batches.position = first_position_;
-  TALLY_ASSIGN_OR_RETURN(batches_, BatchStream::Start(*data_, batches));
+  return batches;
+}
+
+absl::Status TrainingLoop::StartBatches() {
+  TALLY_ASSIGN_OR_RETURN(batches_, BatchStream::Start(*data_, BatchOptions()));
   return absl::OkStatus();
 }
 
@@ -295,6 +299,7 @@ absl::Status TrainingLoop::Contribute(const v1::RoundSpec& spec,
     ContributeBuffers();
     return absl::OkStatus();
   }
+  if (spec.mask_size() > 0) return ContributeScores(spec);
   if (spec.local_steps() > 0) return ContributeLocal(spec);
   TALLY_ASSIGN_OR_RETURN(const Score score, Step(spec));
   v1::ContributionEnd end;
@@ -361,6 +366,7 @@ void TrainingLoop::ContributeBuffers() {
 
 absl::Status TrainingLoop::AfterRound(const v1::RoundClosed& closed) {
   TALLY_RETURN_IF_ERROR(replica_->CloseRound(closed));
+  ClearProgress();
   if (FaultErrno("worker.flip_bit") != 0) FlipBit(flat_->parameters()[0]);
   if (!live_) return absl::OkStatus();
   live_ = false;

@@ -24,6 +24,7 @@
 #include "worker/exchange/exchange_client.h"
 #include "worker/exchange/replica.h"
 #include "worker/flat_parameters.h"
+#include "worker/local/local_parameters.h"
 #include "worker/method/method.h"
 #include "worker/model/model.h"
 
@@ -60,6 +61,8 @@ class TrainingLoop {
   void Cancel() { Leave(Leaving::kReleased); }
   // The daemon stops and is to take the job up again. The step at work is finished first.
   void Stop() { Leave(Leaving::kStopping); }
+  // What it is at in the open round, for the heartbeat; nothing between rounds. From any thread.
+  std::optional<v1::LocalProgress> Progress() const;
 
  private:
   enum class Leaving { kNo, kReleased, kStopping };
@@ -67,6 +70,7 @@ class TrainingLoop {
   explicit TrainingLoop(TrainingOptions options) : options_(std::move(options)) {}
   absl::Status Build();
   absl::Status OpenData();
+  BatchStreamOptions BatchOptions() const;
   absl::Status StartBatches();
   const v1::JobSpec& job() const { return options_.assignment.spec(); }
 
@@ -99,9 +103,15 @@ class TrainingLoop {
   void ContributeBuffers();
   // Rounds of local steps (training_loop_local.cc).
   absl::Status ContributeLocal(const v1::RoundSpec& spec);
-  absl::StatusOr<Score> LocalSteps(const v1::RoundSpec& spec);
-  absl::StatusOr<Score> LocalStep(const v1::RoundSpec& spec, uint32_t step);
+  absl::Status LocalSteps(const v1::RoundSpec& spec, LocalParameters& moved);
+  absl::StatusOr<Score> LocalStep(const v1::RoundSpec& spec, uint32_t step, LocalParameters& moved);
+  void CheckpointLocalWorkIfDue(LocalParameters& moved);
   absl::Status EncodeDelta(const v1::RoundSpec& spec, absl::Span<const float> delta);
+  // Mask rounds (training_loop_scores.cc).
+  absl::Status ContributeScores(const v1::RoundSpec& spec);
+  absl::StatusOr<std::vector<float>> FisherScores(const v1::RoundSpec& spec);
+  void SetProgress(uint64_t round, uint64_t done, uint64_t total, double loss = 0);
+  void ClearProgress();
   absl::Status Abstain(const std::string& reason);
   void EncodeBlock(const v1::RoundSpec& spec, uint32_t block);
   absl::Status AfterRound(const v1::RoundClosed& closed);
@@ -121,6 +131,9 @@ class TrainingLoop {
   bool resumed_ = false;         // from a checkpoint
   bool said_ = false;            // how it starts
   bool torn_ = false;            // a step failed half-way: the method's state is of no round
+  // The round of local steps that it is amid. Its values are what the steps have made while the
+  // parameters in memory are the common ones, and the other way round while steps are being done.
+  std::optional<KeptLocalWork> local_;
   // Kept until its round is closed: a stream that breaks before is given the same bytes again.
   OutgoingContribution contribution_;
   absl::Status encode_error_;  // of the gradient callback, which cannot return one
@@ -131,7 +144,8 @@ class TrainingLoop {
   uint64_t last_samples_ = 0;  // of the last step
   Backoff backoff_;
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  std::optional<v1::LocalProgress> progress_ ABSL_GUARDED_BY(mutex_);
   Leaving leaving_ ABSL_GUARDED_BY(mutex_) = Leaving::kNo;
   std::shared_ptr<ExchangeClient> client_ ABSL_GUARDED_BY(mutex_);
   ExchangeClient* stream_ = nullptr;  // client_'s, for Run's own thread

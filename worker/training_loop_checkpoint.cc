@@ -23,7 +23,8 @@ absl::Status TrainingLoop::OpenCheckpoint() {
       *checkpoints_, options_.checkpoint_every,
       [this](const std::string& level, const std::string& message) { Report(level, message); });
   // Without one, batches whose contributions counted are not used again.
-  first_position_ = options_.assignment.contributions();
+  const uint64_t batches_a_round = std::max<uint64_t>(1, job().method().local().steps());
+  first_position_ = options_.assignment.contributions() * batches_a_round;
   std::optional<JobCheckpoint> checkpoint = checkpoints_->Load(Key());
   if (!checkpoint.has_value()) return absl::OkStatus();
   const uint64_t round = checkpoint->round;
@@ -46,8 +47,13 @@ absl::Status TrainingLoop::Adopt(JobCheckpoint checkpoint) {
                                                    flat_->parameters().size(), " values, found ",
                                                    checkpoint.parameters.size()));
   }
+  MaskPointer mask;
+  if (!checkpoint.mask.empty()) {
+    TALLY_ASSIGN_OR_RETURN(mask, Mask::Parse(flat_->layout(), checkpoint.mask));
+  }
+  if (mask != nullptr) method_->SetMask(mask);
   TALLY_RETURN_IF_ERROR(replica_->Adopt(checkpoint.round, checkpoint.history,
-                                        std::move(checkpoint.update_state)));
+                                        std::move(checkpoint.update_state), std::move(mask)));
   if (const absl::Status restored = method_->Restore(checkpoint.method_state); !restored.ok()) {
     replica_->Invalidate();
     return restored;
@@ -57,6 +63,7 @@ absl::Status TrainingLoop::Adopt(JobCheckpoint checkpoint) {
   if (checkpoint.contribution.has_value()) {
     contribution_.Restore(*std::move(checkpoint.contribution));
   }
+  local_ = std::move(checkpoint.local);
   last_samples_ = checkpoint.last_samples;
   first_position_ = std::max(first_position_, checkpoint.position);
   resumed_ = true;
@@ -74,7 +81,9 @@ JobCheckpoint TrainingLoop::CopyState() const {
   const absl::Span<const float> parameters = std::as_const(*flat_).parameters();
   copy.parameters.assign(parameters.begin(), parameters.end());
   copy.update_state = replica_->state();
+  if (replica_->mask() != nullptr) copy.mask = replica_->mask()->Serialize();
   copy.method_state = method_->CopyState();
+  copy.local = local_;
   if (contribution_.round() > copy.round) copy.contribution = contribution_.Keep();
   return copy;
 }

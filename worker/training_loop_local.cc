@@ -1,5 +1,6 @@
 // A round of local steps: the worker trains alone from the common parameters and contributes what
 // it has changed.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -10,72 +11,111 @@
 #include "worker/training_loop.h"
 
 namespace tally {
+namespace {
+
+// The deadline may be another one when a round is opened again.
+bool IsSameRound(v1::RoundSpec a, v1::RoundSpec b) {
+  a.clear_deadline_ms();
+  b.clear_deadline_ms();
+  return a.SerializeAsString() == b.SerializeAsString();
+}
+
+}  // namespace
 
 // One step; the learning rate is that of the job's schedule over local steps.
-absl::StatusOr<Score> TrainingLoop::LocalStep(const v1::RoundSpec& spec, uint32_t step) {
+absl::StatusOr<Score> TrainingLoop::LocalStep(const v1::RoundSpec& spec, uint32_t step,
+                                              LocalParameters& moved) {
   TALLY_ASSIGN_OR_RETURN(const Batch batch, batches_->Next());
   flat_->ZeroGradients();
   const absl::StatusOr<Score> score = model_->AccumulateGradients(batch);
   TALLY_RETURN_IF_ERROR(flat_->FinishBackward());
   TALLY_RETURN_IF_ERROR(score.status());
   const uint64_t of_job = (spec.step() - 1) * spec.local_steps() + step;
-  const absl::Status moved =
-      method_->LocalStep(LocalLearningRateAt(job(), of_job), flat_->gradients(),
-                         flat_->parameters().first(flat_->layout().trained_size()));
-  if (absl::IsInvalidArgument(moved)) {  // a gradient that is not finite; the loop goes on
-    return absl::OutOfRangeError(absl::StrCat("local step ", step, ": ", moved.message()));
+  const absl::Status stepped = method_->LocalStep(LocalLearningRateAt(job(), of_job),
+                                                  moved.Gather(flat_->gradients()), moved.Take());
+  if (absl::IsInvalidArgument(stepped)) {  // a gradient that is not finite; the loop goes on
+    return absl::OutOfRangeError(absl::StrCat("local step ", step, ": ", stepped.message()));
   }
-  TALLY_RETURN_IF_ERROR(moved);
+  TALLY_RETURN_IF_ERROR(stepped);
+  moved.Put();
   return *score;
 }
 
-// The sums over all steps. OUT_OF_RANGE if this worker has nothing to contribute, CANCELLED if it is
-// to leave. A broken stream does not end it: the contribution is sent when there is another.
-absl::StatusOr<Score> TrainingLoop::LocalSteps(const v1::RoundSpec& spec) {
-  Score total;
-  for (uint32_t step = 1; step <= spec.local_steps(); ++step) {
+// The steps that local_ lacks. OUT_OF_RANGE if this worker has nothing to contribute, CANCELLED if it
+// is to leave. A broken stream does not end it: the contribution is sent when there is another.
+absl::Status TrainingLoop::LocalSteps(const v1::RoundSpec& spec, LocalParameters& moved) {
+  v1::LocalWork& work = local_->work;
+  while (work.steps() < spec.local_steps()) {
     if (WaitOrLeft(absl::ZeroDuration())) return absl::CancelledError("no longer at this job");
     if (stream_->latest_closed() >= spec.round()) {
-      return absl::OutOfRangeError(absl::StrCat("the round was closed at local step ", step));
+      return absl::OutOfRangeError(
+          absl::StrCat("the round was closed after local step ", work.steps()));
     }
-    TALLY_ASSIGN_OR_RETURN(const Score score, LocalStep(spec, step));
-    total += score;
+    torn_ = true;
+    TALLY_ASSIGN_OR_RETURN(const Score score, LocalStep(spec, work.steps() + 1, moved));
+    torn_ = false;
+    work.set_steps(work.steps() + 1);
+    work.set_samples(work.samples() + score.count);
+    work.set_loss_sum(work.loss_sum() + score.loss_sum);
+    SetProgress(spec.round(), work.steps(), spec.local_steps(),
+                score.loss_sum / static_cast<double>(std::max<uint64_t>(score.count, 1)));
+    CheckpointLocalWorkIfDue(moved);
   }
-  return total;
+  return absl::OkStatus();
+}
+
+void TrainingLoop::CheckpointLocalWorkIfDue(LocalParameters& moved) {
+  if (!saver_->Due()) return;
+  moved.Swap(local_->values);
+  CheckpointIfDue();
+  moved.Swap(local_->values);
 }
 
 absl::Status TrainingLoop::ContributeLocal(const v1::RoundSpec& spec) {
-  const absl::Span<float> x = flat_->parameters().first(flat_->layout().trained_size());
-  std::vector<float> delta(x.begin(), x.end());  // the common parameters, until the steps are done
-  torn_ = true;
-  const absl::StatusOr<Score> score = LocalSteps(spec);
-  for (size_t i = 0; i < x.size(); ++i) {
-    const float common = delta[i];
-    delta[i] = x[i] - common;
-    x[i] = common;
+  const Mask* mask = IsSparse(spec) ? replica_->mask().get() : nullptr;
+  if (mask != nullptr) method_->SetMask(replica_->mask());
+  LocalParameters moved(flat_->parameters().first(flat_->layout().trained_size()), mask);
+  if (local_.has_value() && IsSameRound(local_->work.spec(), spec) &&
+      local_->values.size() == moved.size()) {
+    Report("info", absl::StrCat("round ", spec.round(), ": goes on after local step ",
+                                local_->work.steps(), " of ", spec.local_steps()));
+    moved.Swap(local_->values);
+  } else {
+    const absl::Span<const float> common = moved.Take();
+    local_.emplace();
+    *local_->work.mutable_spec() = spec;
+    local_->values.assign(common.begin(), common.end());
   }
-  if (absl::IsOutOfRange(score.status())) return Abstain(std::string(score.status().message()));
-  TALLY_RETURN_IF_ERROR(score.status());
-  torn_ = false;
+  const absl::Status done = LocalSteps(spec, moved);
+  moved.Swap(local_->values);
+  if (absl::IsOutOfRange(done)) return Abstain(std::string(done.message()));
+  TALLY_RETURN_IF_ERROR(done);
+  const KeptLocalWork local = *std::exchange(local_, std::nullopt);
+  std::vector<float> delta = local.values;
+  const absl::Span<const float> common = moved.Take();
+  for (size_t i = 0; i < delta.size(); ++i) delta[i] -= common[i];
   const absl::Status encoded = EncodeDelta(spec, delta);
   if (!encoded.ok()) return Abstain(std::string(encoded.message()));
   v1::ContributionEnd end;
-  end.set_samples(score->count);
-  end.set_loss_sum(score->loss_sum);
-  last_samples_ = score->count;
+  end.set_samples(local.work.samples());
+  end.set_loss_sum(local.work.loss_sum());
+  last_samples_ = local.work.samples();
   contribution_.End(end, stream_);
   return absl::OkStatus();
 }
 
+// `delta`: of all elements of the round's grid, or of its mask's, in their order.
 absl::Status TrainingLoop::EncodeDelta(const v1::RoundSpec& spec, absl::Span<const float> delta) {
   const ChunkGrid& grid = replica_->grid();
   std::vector<Bytes> payloads(grid.size());  // a contribution is sent whole or not at all
   for (uint32_t index = 0; index < grid.size(); ++index) {
-    const Chunk& chunk = grid[index];
+    TALLY_ASSIGN_OR_RETURN(const IndexSet* set,
+                           MaskOfChunk(spec, replica_->mask().get(), grid[index]));
+    const size_t size = set == nullptr ? grid[index].count : set->indices.size();
     EncodeStats stats;
-    TALLY_ASSIGN_OR_RETURN(
-        payloads[index],
-        method_->Encode(spec, chunk, delta.subspan(chunk.first, chunk.count), &stats));
+    TALLY_ASSIGN_OR_RETURN(payloads[index],
+                           method_->Encode(spec, grid[index], delta.first(size), &stats));
+    delta.remove_prefix(size);
   }
   for (uint32_t index = 0; index < grid.size(); ++index) {
     contribution_.AddChunk(index, std::move(payloads[index]), stream_);
@@ -85,11 +125,31 @@ absl::Status TrainingLoop::EncodeDelta(const v1::RoundSpec& spec, absl::Span<con
 
 absl::Status TrainingLoop::Abstain(const std::string& reason) {
   torn_ = false;
+  local_.reset();
   Report("warning", absl::StrCat("round ", contribution_.round(), ": abstains: ", reason));
   v1::ContributionEnd end;
   end.set_abstain(reason);
   contribution_.End(end, stream_);
   return absl::OkStatus();
+}
+
+std::optional<v1::LocalProgress> TrainingLoop::Progress() const {
+  absl::MutexLock lock(&mutex_);
+  return progress_;
+}
+
+void TrainingLoop::SetProgress(uint64_t round, uint64_t done, uint64_t total, double loss) {
+  absl::MutexLock lock(&mutex_);
+  progress_.emplace();
+  progress_->set_round(round);
+  progress_->set_done(done);
+  progress_->set_total(total);
+  progress_->set_loss(loss);
+}
+
+void TrainingLoop::ClearProgress() {
+  absl::MutexLock lock(&mutex_);
+  progress_.reset();
 }
 
 }  // namespace tally

@@ -21,6 +21,9 @@ constexpr char kFormat[] = "tally-worker-checkpoint";
 constexpr char kVersion[] = "1";
 constexpr char kParameters[] = "parameters";
 constexpr char kUpdateState[] = "update_state.";
+constexpr char kMask[] = "mask";
+constexpr char kLocalWork[] = "local.work";
+constexpr char kLocalValues[] = "local.values";
 constexpr char kMethod[] = "method.";
 constexpr char kContribution[] = "contribution.";
 constexpr char kSpec[] = "contribution.spec";
@@ -42,21 +45,31 @@ Piece BytePiece(std::string name, absl::string_view bytes) {
   return {{std::move(name), DType::kU8, {bytes.size()}}, bytes};
 }
 
-// `spec` and `end` hold what the pieces of the contribution's messages point to.
-std::vector<Piece> PiecesOf(const JobCheckpoint& checkpoint, std::string& spec, std::string& end) {
+// Serialised messages that pieces point to.
+struct Messages {
+  std::string spec, end, work;
+};
+
+std::vector<Piece> PiecesOf(const JobCheckpoint& checkpoint, Messages& messages) {
   std::vector<Piece> pieces = {FloatPiece(kParameters, checkpoint.parameters)};
   for (size_t i = 0; i < checkpoint.update_state.size(); ++i) {
     pieces.push_back(FloatPiece(absl::StrCat(kUpdateState, i), checkpoint.update_state[i]));
   }
+  if (!checkpoint.mask.empty()) pieces.push_back(BytePiece(kMask, checkpoint.mask));
   for (const auto& [name, values] : checkpoint.method_state) {
     pieces.push_back(FloatPiece(absl::StrCat(kMethod, name), values));
   }
+  if (checkpoint.local.has_value()) {
+    messages.work = checkpoint.local->work.SerializeAsString();
+    pieces.push_back(BytePiece(kLocalWork, messages.work));
+    pieces.push_back(FloatPiece(kLocalValues, checkpoint.local->values));
+  }
   if (!checkpoint.contribution.has_value()) return pieces;
   const KeptContribution& kept = *checkpoint.contribution;
-  spec = kept.spec.SerializeAsString();
-  end = kept.end.SerializeAsString();
-  pieces.push_back(BytePiece(kSpec, spec));
-  pieces.push_back(BytePiece(kEnd, end));
+  messages.spec = kept.spec.SerializeAsString();
+  messages.end = kept.end.SerializeAsString();
+  pieces.push_back(BytePiece(kSpec, messages.spec));
+  pieces.push_back(BytePiece(kEnd, messages.end));
   for (const auto& [index, payload] : kept.chunks) {
     pieces.push_back(
         BytePiece(absl::StrCat(kContribution, index),
@@ -155,6 +168,16 @@ absl::Status ReadContributionPiece(const Piece& piece, KeptContribution& kept) {
   return absl::OkStatus();
 }
 
+absl::Status ReadLocalPiece(const Piece& piece, KeptLocalWork& local) {
+  if (piece.tensor.name == kLocalValues) {
+    TALLY_ASSIGN_OR_RETURN(local.values, ReadFloats(piece));
+    return absl::OkStatus();
+  }
+  const bool parsed =
+      local.work.ParseFromArray(piece.bytes.data(), static_cast<int>(piece.bytes.size()));
+  return parsed ? absl::OkStatus() : Missing(piece.tensor.name);
+}
+
 absl::Status ReadPiece(const Piece& piece, JobCheckpoint& checkpoint) {
   absl::string_view name = piece.tensor.name;
   if (name == kParameters) {
@@ -165,6 +188,14 @@ absl::Status ReadPiece(const Piece& piece, JobCheckpoint& checkpoint) {
     TALLY_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(piece));
     checkpoint.update_state.push_back(std::move(values));
     return absl::OkStatus();
+  }
+  if (name == kMask) {
+    checkpoint.mask = std::string(piece.bytes);
+    return absl::OkStatus();
+  }
+  if (name == kLocalWork || name == kLocalValues) {
+    if (!checkpoint.local.has_value()) checkpoint.local.emplace();
+    return ReadLocalPiece(piece, *checkpoint.local);
   }
   if (absl::ConsumePrefix(&name, kMethod)) {
     TALLY_ASSIGN_OR_RETURN(checkpoint.method_state[std::string(name)], ReadFloats(piece));
@@ -190,8 +221,8 @@ absl::StatusOr<JobCheckpoint> Decode(const SafetensorsFile& file) {
 }  // namespace
 
 absl::Status WriteJobCheckpoint(const std::string& path, const JobCheckpoint& checkpoint) {
-  std::string spec, end;
-  const std::vector<Piece> pieces = PiecesOf(checkpoint, spec, end);
+  Messages messages;
+  const std::vector<Piece> pieces = PiecesOf(checkpoint, messages);
   SafetensorsMetadata metadata = MetadataOf(checkpoint);
   metadata[kDigest] = DigestOf(metadata, pieces);
   std::vector<TensorInfo> tensors;

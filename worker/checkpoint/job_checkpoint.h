@@ -3,6 +3,9 @@
 //
 //   tensors   parameters            F32 [layout size]
 //             update_state.I        F32 [layout size]   the update rule's arrays, from 0
+//             mask                  U8 [...]            the mask in force, a MaskProto
+//             local.work            U8 [...]            LocalWork   } of a round that it is amid:
+//             local.values          F32 [...]           what moves } as its local steps have left it
 //             method.NAME           F32 [...]           the method's arrays, as momentum
 //             contribution.spec     U8 [...]            RoundSpec  } of a contribution whose round
 //             contribution.end      U8 [...]            ContributionEnd } was not closed yet
@@ -13,8 +16,8 @@
 //             position last_samples batches used; samples of the last one
 //             digest                Digest64 of all the rest: names, sizes, values, in order
 //
-// It is a consistent cut: the method's arrays are those after the step of the contribution kept, or
-// of the parameters' own round if none is kept.
+// It is a consistent cut: the method's arrays are those after the step of the contribution kept, after
+// the last step of the local work, or, without either, of the parameters' own round.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +40,12 @@ struct CheckpointKey {
   bool operator==(const CheckpointKey&) const = default;
 };
 
+// A round of local steps half done. `values` are those of the parameters that it moves.
+struct KeptLocalWork {
+  v1::LocalWork work;
+  std::vector<float> values;
+};
+
 struct JobCheckpoint {
   CheckpointKey key;
   uint64_t round = 0;
@@ -45,8 +54,10 @@ struct JobCheckpoint {
   uint64_t last_samples = 0;
   std::vector<float> parameters;
   std::vector<std::vector<float>> update_state;
+  std::string mask;  // MaskProto; empty without one
   MethodStateCopy method_state;
   std::optional<KeptContribution> contribution;
+  std::optional<KeptLocalWork> local;
 };
 
 // Temp file, fsync, rename. On an error the file of before is still there.

@@ -183,7 +183,12 @@ void Daemon::Beat() {
     beat_now_ = false;
     if (session_ == nullptr || stopping_) continue;
     v1::SessionUp up;
-    up.mutable_heartbeat()->set_job_id(work_ != nullptr && !work_->done ? work_->job_id : "");
+    v1::Heartbeat& heartbeat = *up.mutable_heartbeat();
+    if (work_ != nullptr && !work_->done) {
+      heartbeat.set_job_id(work_->job_id);
+      const auto progress = work_->loop == nullptr ? std::nullopt : work_->loop->Progress();
+      if (progress.has_value()) *heartbeat.mutable_progress() = *progress;
+    }
     session_->Send(std::move(up));
   }
 }

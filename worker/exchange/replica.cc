@@ -31,13 +31,14 @@ uint64_t ReadUint64(const unsigned char* bytes) {
 void Replica::AdoptBase() {
   ForgetWaiting();
   state_.clear();
+  mask_ = nullptr;
   round_ = 0;
   history_ = 0;
   held_.Clear();
 }
 
 absl::Status Replica::Adopt(uint64_t round, uint64_t history,
-                            std::vector<std::vector<float>> state) {
+                            std::vector<std::vector<float>> state, MaskPointer mask) {
   for (const std::vector<float>& slot : state) {
     if (slot.size() == layout_.size()) continue;
     return absl::InvalidArgumentError(absl::StrCat("update state: expected ", layout_.size(),
@@ -45,6 +46,7 @@ absl::Status Replica::Adopt(uint64_t round, uint64_t history,
   }
   ForgetWaiting();
   state_ = std::move(state);
+  mask_ = std::move(mask);
   round_ = round;
   history_ = history;
   held_.Clear();
@@ -69,7 +71,8 @@ v1::ParametersDigest Replica::DigestsOfParameters() const {
 absl::Status Replica::BeginSnapshot(const v1::SnapshotBegin& begin) {
   Invalidate();
   loading_ = begin;
-  loaded_chunks_ = 0;
+  loaded_chunks_ = mask_pieces_ = 0;
+  mask_bytes_.clear();
   state_.assign(begin.state_slots(), std::vector<float>(layout_.size()));
   return absl::OkStatus();
 }
@@ -80,7 +83,20 @@ absl::Status Replica::TakeChunk(const v1::ChunkHeader& header, const Payload& pa
                                             ": digest: expected ", DigestToString(header.digest()),
                                             ", found ", DigestToString(payload.Digest())));
   }
-  return header.kind() == v1::ROUND ? TakeAggregate(header, payload) : TakeDense(header, payload);
+  if (header.kind() == v1::ROUND) return TakeAggregate(header, payload);
+  return header.kind() == v1::MASK ? TakeMask(header, payload) : TakeDense(header, payload);
+}
+
+// Its pieces come in order.
+absl::Status Replica::TakeMask(const v1::ChunkHeader& header, const Payload& payload) {
+  if (!loading_.has_value() || header.index() != mask_pieces_ ||
+      payload.size() > loading_->mask_bytes() - mask_bytes_.size()) {
+    return absl::InternalError("a piece of a snapshot's mask that is not expected");
+  }
+  const Bytes bytes = payload.ToBytes();
+  mask_bytes_.append(bytes.begin(), bytes.end());
+  ++mask_pieces_;
+  return absl::OkStatus();
 }
 
 absl::Status Replica::TakeDense(const v1::ChunkHeader& header, const Payload& payload) {
@@ -104,7 +120,8 @@ absl::Status Replica::TakeDense(const v1::ChunkHeader& header, const Payload& pa
 
 absl::Status Replica::EndSnapshot(const v1::SnapshotEnd& end) {
   const uint32_t expected = dense_.size() * static_cast<uint32_t>(1 + state_.size());
-  if (!loading_.has_value() || loaded_chunks_ != expected || end.chunks() != expected) {
+  if (!loading_.has_value() || loaded_chunks_ != expected ||
+      end.chunks() != expected + mask_pieces_ || mask_bytes_.size() != loading_->mask_bytes()) {
     return absl::DataLossError(absl::StrCat("snapshot: expected ", expected, " chunks, found ",
                                             loaded_chunks_));
   }
@@ -113,6 +130,10 @@ absl::Status Replica::EndSnapshot(const v1::SnapshotEnd& end) {
                                             ": parameters digest: expected ",
                                             DigestToString(end.parameters_digest()), ", found ",
                                             DigestToString(digest())));
+  }
+  mask_ = nullptr;
+  if (!mask_bytes_.empty()) {
+    TALLY_ASSIGN_OR_RETURN(mask_, Mask::Parse(layout_, std::exchange(mask_bytes_, {})));
   }
   round_ = loading_->round();
   history_ = loading_->history();
@@ -216,7 +237,7 @@ absl::Status Replica::ApplyWaiting() {
   }
   for (size_t i = 0; i < waiting_.size(); ++i) steps.push_back({&waiting_[i].spec, payloads[i]});
   const std::vector<absl::Span<float>> state(state_.begin(), state_.end());
-  return ApplyRounds(layout_, steps, parameters_, state);
+  return ApplyRounds(layout_, steps, parameters_, state, &mask_);
 }
 
 absl::Status Replica::Settle() {

@@ -14,6 +14,7 @@
 #include "common/layout/chunk_grid.h"
 #include "common/layout/layout.h"
 #include "common/reduction/reduction.h"
+#include "common/update/mask.h"
 #include "common/wire/frame.h"
 #include "proto/tally/v1/training.pb.h"
 #include "worker/exchange/held_rounds.h"
@@ -32,6 +33,8 @@ class Replica {
   uint64_t history() const { return history_; }
   // The update rule's state, each array as large as the parameters.
   const std::vector<std::vector<float>>& state() const { return state_; }
+  // The mask in force; null if there is none.
+  const MaskPointer& mask() const { return mask_; }
   uint64_t digest() const { return ParametersDigest(layout_, parameters_); }
   // Of the whole and of each block.
   v1::ParametersDigest DigestsOfParameters() const;
@@ -42,8 +45,9 @@ class Replica {
 
   // The parameters as they lie in memory are the base, round 0.
   void AdoptBase();
-  // They are those of `round`, with that state. INVALID_ARGUMENT for arrays of another size.
-  absl::Status Adopt(uint64_t round, uint64_t history, std::vector<std::vector<float>> state);
+  // They are those of `round`, with that state and mask. INVALID_ARGUMENT for arrays of another size.
+  absl::Status Adopt(uint64_t round, uint64_t history, std::vector<std::vector<float>> state,
+                     MaskPointer mask = nullptr);
   // Its parameters are not the ledger's: a snapshot is needed.
   void Invalidate();
 
@@ -70,6 +74,7 @@ class Replica {
 
  private:
   absl::Status TakeDense(const v1::ChunkHeader& header, const Payload& payload);
+  absl::Status TakeMask(const v1::ChunkHeader& header, const Payload& payload);
   absl::Status TakeAggregate(const v1::ChunkHeader& header, const Payload& payload);
   absl::Status CheckClosed(const v1::RoundClosed& closed) const;
   absl::Status Begin(const v1::RoundSpec& spec);
@@ -91,10 +96,13 @@ class Replica {
   std::vector<std::vector<float>> state_;
   std::optional<uint64_t> round_;
   uint64_t history_ = 0;
+  MaskPointer mask_;
   HeldRounds held_;
 
   std::optional<v1::SnapshotBegin> loading_;  // the snapshot while it comes in
   uint32_t loaded_chunks_ = 0;
+  uint32_t mask_pieces_ = 0;
+  std::string mask_bytes_;  // of the mask, as far as it is there
   v1::RoundSpec spec_;
   ChunkGrid grid_;
   std::vector<Bytes> aggregate_;

@@ -15,6 +15,7 @@
 #include "common/layout/chunk_grid.h"
 #include "common/layout/layout.h"
 #include "common/reduction/reduction.h"
+#include "common/update/mask.h"
 #include "proto/tally/v1/job.pb.h"
 #include "proto/tally/v1/training.pb.h"
 
@@ -54,6 +55,9 @@ class Method {
                                  absl::Span<float> /*x*/) {
     return absl::UnimplementedError("this method has no local steps");
   }
+
+  // Later calls are over this mask, of methods that have one; state of elements that stay goes on.
+  virtual void SetMask(const MaskPointer& /*mask*/) {}
 
   MethodStateCopy CopyState();
   // INVALID_ARGUMENT, with nothing changed, for a copy of other names or sizes.

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/method/distributed_lion/distributed_lion.h"
+#include "worker/method/fish/fish.h"
 #include "worker/method/gradient_mean/gradient_mean.h"
 #include "worker/method/lofi/lofi.h"
 #include "worker/method/method.h"
@@ -15,8 +16,9 @@ struct MethodEntry {
   std::unique_ptr<Method> (*make)(const MethodOptions& options, const Layout& layout);
 };
 
-constexpr std::array<MethodEntry, 4> kMethods = {{
+constexpr std::array<MethodEntry, 5> kMethods = {{
     {"lofi", MakeLofi},
+    {"fish", MakeFish},
     {"distributed_lion", MakeDistributedLion},
     {"global_lion", MakeGradientMean},
     {"global_adamw", MakeGradientMean},
