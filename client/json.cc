@@ -57,7 +57,7 @@ Json MapOfStrings(const Message& message, const FieldDescriptor* field) {
   return object;
 }
 
-// The protocol's repeated fields are messages and strings.
+// The protocol's repeated fields are messages, strings and indices.
 Json Repeated(const Message& message, const FieldDescriptor* field) {
   const auto* reflection = message.GetReflection();
   Json array = Json::array();
@@ -66,6 +66,8 @@ Json Repeated(const Message& message, const FieldDescriptor* field) {
       array.push_back(ToJson(reflection->GetRepeatedMessage(message, field, i)));
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       array.push_back(reflection->GetRepeatedString(message, field, i));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
+      array.push_back(reflection->GetRepeatedUInt32(message, field, i));
     }
   }
   return array;

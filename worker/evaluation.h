@@ -13,4 +13,7 @@ namespace tally {
 absl::StatusOr<Score> EvaluateShare(Model& model, const DataSource& data, uint32_t index,
                                     uint32_t shares);
 
+// Of any rows of a split.
+absl::StatusOr<Score> EvaluateRows(Model& model, const DataSource& data, Split split, RowSet rows);
+
 }  // namespace tally

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/fault_point.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/checkpoint/hf_directory.h"
 #include "common/reduction/dense_mean/dense_payload.h"
@@ -89,6 +90,7 @@ BatchStreamOptions TrainingLoop::BatchOptions() const {
   batches.partition = share();
   batches.partitions = shares();
   batches.batch_size = job().batch_size();
+  batches.hold_out_every = job().data().hold_out_every();
   batches.shuffle_buffer = job().data().shuffle_buffer();
   batches.seed = job().seed();
   batches.worker = options_.assignment.index();
@@ -207,7 +209,10 @@ absl::Status TrainingLoop::OnFrame(const ReceivedFrame& received) {
             stream_->Send(sent, payload);
           });
     case v1::ServerFrame::kChunk:
+      if (frame.chunk().kind() == v1::TRIAL) return TakeTrialChunk(frame.chunk(), received.payload);
       return replica_->TakeChunk(frame.chunk(), received.payload);
+    case v1::ServerFrame::kTrial:
+      return OnTrial(frame.trial());
     case v1::ServerFrame::kClosed:
       return AfterRound(frame.closed());
     case v1::ServerFrame::kRefused:
@@ -296,8 +301,7 @@ absl::Status TrainingLoop::Contribute(const v1::RoundSpec& spec,
   if (held.complete()) return absl::OkStatus();
   contribution_.Begin(spec);
   if (spec.buffers()) {
-    ContributeBuffers();
-    return absl::OkStatus();
+    return ContributeBuffers(spec);
   }
   if (spec.mask_size() > 0) return ContributeScores(spec);
   if (spec.local_steps() > 0) return ContributeLocal(spec);
@@ -352,7 +356,8 @@ void TrainingLoop::EncodeBlock(const v1::RoundSpec& spec, uint32_t block) {
 }
 
 // BatchNorm statistics and the like, weighted by the samples of the last step.
-void TrainingLoop::ContributeBuffers() {
+absl::Status TrainingLoop::ContributeBuffers(const v1::RoundSpec& spec) {
+  if (spec.recalibrate_batches() > 0) TALLY_RETURN_IF_ERROR(Recalibrate(spec));
   const ChunkGrid& grid = replica_->grid();
   for (uint32_t index = 0; index < grid.size(); ++index) {
     contribution_.AddChunk(
@@ -362,6 +367,24 @@ void TrainingLoop::ContributeBuffers() {
   v1::ContributionEnd end;
   end.set_samples(last_samples_ > 0 ? last_samples_ : job().batch_size());
   contribution_.End(end, stream_);
+  return absl::OkStatus();
+}
+
+// The statistics of the local models do not fit their average: they are computed anew with the common
+// parameters, on batches that are a function of seed, worker and round.
+absl::Status TrainingLoop::Recalibrate(const v1::RoundSpec& spec) {
+  BatchStreamOptions options = BatchOptions();
+  options.seed = StreamKey(job().seed(), 0, spec.round(), RandomPurpose::kRecalibrate);
+  options.position = 0;
+  TALLY_ASSIGN_OR_RETURN(const std::unique_ptr<BatchStream> batches,
+                         BatchStream::Start(*data_, options));
+  for (uint32_t i = 0; i < spec.recalibrate_batches(); ++i) {
+    if (WaitOrLeft(absl::ZeroDuration())) return absl::CancelledError("no longer at this job");
+    TALLY_ASSIGN_OR_RETURN(const Batch batch, batches->Next());
+    TALLY_RETURN_IF_ERROR(model_->UpdateStatistics(batch, i));
+    SetProgress(spec.round(), i + 1, spec.recalibrate_batches());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainingLoop::AfterRound(const v1::RoundClosed& closed) {

@@ -100,13 +100,19 @@ class TrainingLoop {
   absl::Status LoadBase();
   absl::Status Contribute(const v1::RoundSpec& spec, const v1::HeldChunks& held);
   absl::StatusOr<Score> Step(const v1::RoundSpec& spec);
-  void ContributeBuffers();
+  absl::Status ContributeBuffers(const v1::RoundSpec& spec);
+  absl::Status Recalibrate(const v1::RoundSpec& spec);
   // Rounds of local steps (training_loop_local.cc).
   absl::Status ContributeLocal(const v1::RoundSpec& spec);
   absl::Status LocalSteps(const v1::RoundSpec& spec, LocalParameters& moved);
   absl::StatusOr<Score> LocalStep(const v1::RoundSpec& spec, uint32_t step, LocalParameters& moved);
   void CheckpointLocalWorkIfDue(LocalParameters& moved);
   absl::Status EncodeDelta(const v1::RoundSpec& spec, absl::Span<const float> delta);
+  // Greedy soups (training_loop_soup.cc).
+  absl::StatusOr<v1::HeldOutScore> ScoreHeldOut();
+  absl::Status TakeTrialChunk(const v1::ChunkHeader& header, const Payload& payload);
+  absl::Status OnTrial(const v1::Trial& trial);
+  absl::StatusOr<v1::HeldOutScore> ScoreAverage(const std::vector<Bytes>& chunks);
   // Mask rounds (training_loop_scores.cc).
   absl::Status ContributeScores(const v1::RoundSpec& spec);
   absl::StatusOr<std::vector<float>> FisherScores(const v1::RoundSpec& spec);
@@ -134,6 +140,7 @@ class TrainingLoop {
   // The round of local steps that it is amid. Its values are what the steps have made while the
   // parameters in memory are the common ones, and the other way round while steps are being done.
   std::optional<KeptLocalWork> local_;
+  std::vector<Bytes> trial_;     // chunks of an average to be scored, as far as they are here
   // Kept until its round is closed: a stream that breaks before is given the same bytes again.
   OutgoingContribution contribution_;
   absl::Status encode_error_;  // of the gradient callback, which cannot return one

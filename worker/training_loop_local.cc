@@ -86,7 +86,12 @@ absl::Status TrainingLoop::ContributeLocal(const v1::RoundSpec& spec) {
     *local_->work.mutable_spec() = spec;
     local_->values.assign(common.begin(), common.end());
   }
-  const absl::Status done = LocalSteps(spec, moved);
+  absl::Status done = LocalSteps(spec, moved);
+  absl::StatusOr<v1::HeldOutScore> score;
+  if (done.ok() && spec.greedy_soup()) {
+    score = ScoreHeldOut();
+    done = score.status();
+  }
   moved.Swap(local_->values);
   if (absl::IsOutOfRange(done)) return Abstain(std::string(done.message()));
   TALLY_RETURN_IF_ERROR(done);
@@ -99,6 +104,7 @@ absl::Status TrainingLoop::ContributeLocal(const v1::RoundSpec& spec) {
   v1::ContributionEnd end;
   end.set_samples(local.work.samples());
   end.set_loss_sum(local.work.loss_sum());
+  if (spec.greedy_soup()) *end.mutable_score() = *score;
   last_samples_ = local.work.samples();
   contribution_.End(end, stream_);
   return absl::OkStatus();

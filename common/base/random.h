@@ -15,6 +15,7 @@ enum class RandomPurpose : uint64_t {
   kInitialise = 5,    // a model made from its configuration
   kAugment = 6,       // data augmentation
   kFisher = 7,        // examples that a mask's scores are estimated on
+  kRecalibrate = 8,   // batches that statistics are computed anew on
 };
 
 // SplitMix64's output function (Steele, Lea, Flood 2014): a bijection that mixes well.

@@ -20,6 +20,7 @@ constexpr uint32_t kMaxBatch = 1u << 20;
 constexpr uint64_t kMaxDurationMs = uint64_t{7} * 24 * 3600 * 1000;
 constexpr int kMaxLabels = 64;
 constexpr uint32_t kMaxShuffleBuffer = 1'000'000'000;
+constexpr uint32_t kMaxHoldOutEvery = 1u << 20;
 constexpr uint32_t kLane = 64;
 
 bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
@@ -190,8 +191,8 @@ std::vector<SpecProblem> FindSpecProblems(const v1::JobSpec& spec) {
                  absl::StrCat("at most ", kMaxShuffleBuffer, " examples"),
                  spec.data().shuffle_buffer());
   const uint32_t hold_out = spec.data().hold_out_every();
-  problems.Check(hold_out == 0, "data.hold_out_every", "0 (workers do not hold out rows yet)",
-                 hold_out);
+  problems.Check(hold_out != 1 && hold_out <= kMaxHoldOutEvery, "data.hold_out_every",
+                 absl::StrCat("0, or 2 to ", kMaxHoldOutEvery), hold_out);
   CheckMethod(spec, problems);
   CheckSchedule(spec, problems);
   CheckLearningRate(spec, problems);

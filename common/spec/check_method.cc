@@ -11,6 +11,7 @@ namespace tally {
 namespace {
 
 constexpr uint32_t kMaxLocalSteps = 1u << 30;
+constexpr uint32_t kMaxRecalibrateBatches = 1u << 20;
 constexpr uint32_t kMaxFisherSamples = 1u << 24;
 
 bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
@@ -80,13 +81,14 @@ void CheckLofi(const v1::JobSpec& spec, Problems& problems) {
                  has_momentum ? "a number between 0 and 1" : "no such key with the outer sgd",
                  momentum);
   CheckChoice(true, SoupNames(), lofi.soup(), "method.lofi.soup", "", problems);
-  problems.Check(lofi.soup() != "greedy", "method.lofi.soup",
-                 "uniform (workers do not score soups yet)", Quoted(lofi.soup()));
+  problems.Check(lofi.soup() != "greedy" || lofi.outer() == "sgd", "method.lofi.outer",
+                 "sgd with a greedy soup", Quoted(lofi.outer()));
   problems.Check(lofi.soup() != "greedy" || spec.data().hold_out_every() >= 2,
                  "data.hold_out_every", "at least 2, so that a greedy soup has rows to score on",
                  spec.data().hold_out_every());
-  problems.Check(lofi.recalibrate_batches() == 0, "method.lofi.recalibrate_batches",
-                 "0 (workers do not recalibrate yet)", lofi.recalibrate_batches());
+  problems.Check(lofi.recalibrate_batches() <= kMaxRecalibrateBatches,
+                 "method.lofi.recalibrate_batches", absl::StrCat("0 to ", kMaxRecalibrateBatches),
+                 lofi.recalibrate_batches());
 }
 
 void CheckFish(const v1::FishSpec& fish, Problems& problems) {

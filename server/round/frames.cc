@@ -87,6 +87,19 @@ grpc::ByteBuffer RefusedFrame(uint64_t round, const std::string& reason) {
   return EncodeFrame(frame);
 }
 
+grpc::ByteBuffer TrialChunkFrame(uint64_t round, uint32_t index, const AggregateChunk& chunk) {
+  v1::ChunkHeader header = RoundChunk(round, index, chunk.digest, chunk.voters);
+  header.set_kind(v1::TRIAL);
+  return ChunkFrame(header,
+                    SharedSlice(chunk.payload, chunk.payload->data(), chunk.payload->size()));
+}
+
+grpc::ByteBuffer TrialFrame(const v1::Trial& trial) {
+  v1::ServerFrame frame;
+  *frame.mutable_trial() = trial;
+  return EncodeFrame(frame);
+}
+
 grpc::ByteBuffer StopFrame(v1::JobState state, const std::string& reason) {
   v1::ServerFrame frame;
   frame.mutable_stop()->set_state(state);

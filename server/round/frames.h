@@ -27,6 +27,8 @@ grpc::ByteBuffer LedgerChunkFrame(const LedgerRound& round, uint32_t index,
                                   std::shared_ptr<const void> owner);
 grpc::ByteBuffer ClosedFrame(const v1::RoundClosed& closed);
 grpc::ByteBuffer RefusedFrame(uint64_t round, const std::string& reason);
+grpc::ByteBuffer TrialChunkFrame(uint64_t round, uint32_t index, const AggregateChunk& chunk);
+grpc::ByteBuffer TrialFrame(const v1::Trial& trial);
 grpc::ByteBuffer StopFrame(v1::JobState state, const std::string& reason);
 
 }  // namespace tally

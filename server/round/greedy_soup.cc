@@ -32,14 +32,15 @@ SoupDecision DecideSoup(std::vector<SoupCandidate> candidates,
               if (IsStrictlyBetter(b.score, a.score)) return false;
               return a.worker < b.worker;
             });
-  SoupDecision decision{.done = false, .members = {candidates.front().worker}};
-  SoupScore best = candidates.front().score;
+  SoupDecision decision{.done = candidates.size() == 1, .members = {candidates.front().worker}};
+  if (decision.done || trials.empty()) return decision;
+  SoupScore best = trials.front();
   for (size_t i = 1; i < candidates.size(); ++i) {
     std::vector<uint32_t> tried = With(decision.members, candidates[i].worker);
-    if (i - 1 == trials.size()) return {.done = false, .members = std::move(tried)};
-    if (!IsStrictlyBetter(trials[i - 1], best)) continue;
+    if (i == trials.size()) return {.done = false, .members = std::move(tried)};
+    if (!IsStrictlyBetter(trials[i], best)) continue;
     decision.members = std::move(tried);
-    best = trials[i - 1];
+    best = trials[i];
   }
   decision.done = true;
   return decision;

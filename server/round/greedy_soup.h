@@ -31,6 +31,9 @@ struct SoupCandidate {
   SoupScore score;
 };
 
+// The candidates' own scores order them: each is of its worker's rows alone. The first average asked for
+// is the best one by itself, so that all averages, that one included, are compared on the same rows.
+//
 // A pure function of the scores alone and of those of the averages that it has asked for before, in
 // that order, so that it can be replayed. Equal candidates: the lower index first. At least one candidate.
 SoupDecision DecideSoup(std::vector<SoupCandidate> candidates, absl::Span<const SoupScore> trials);

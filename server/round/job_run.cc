@@ -164,6 +164,7 @@ void JobRun::SetState(v1::JobState state, const std::string& reason) {
 void JobRun::End(v1::JobState state, const std::string& reason, Effects& effects) {
   if (IsTerminalState()) return;
   round_.reset();
+  soup_.reset();
   SetState(state, reason);
   for (auto& [name, member] : members_) {
     if (member->finish.has_value()) continue;
@@ -228,6 +229,7 @@ void JobRun::OnTimer() {
     if (IsTerminalState()) return;
     if (!commit_error_.empty()) StartCommit(effects);
     Advance(effects);
+    EnforceSoup(effects);
     OpenNextRound(effects);
     WriteResultAgain();
     FinishIfDone(effects);
@@ -254,6 +256,10 @@ void JobRun::Finish(Effects effects) {
   for (;;) {
     if (!effects.reduce.empty()) {
       ReduceClaimed(effects);
+      continue;
+    }
+    if (!effects.trial.empty()) {
+      SendTrial(std::exchange(effects.trial, {}), effects);
       continue;
     }
     // Aggregates travel while the ledger is written.

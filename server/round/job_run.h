@@ -32,6 +32,7 @@
 #include "server/round/attachment.h"
 #include "server/round/close_policy.h"
 #include "server/round/fold_thread.h"
+#include "server/round/greedy_soup.h"
 #include "server/round/job_observer.h"
 #include "server/round/open_round.h"
 #include "server/round/planner.h"
@@ -117,11 +118,23 @@ class JobRun {
     std::vector<uint64_t> digests;
     absl::Duration since;
   };
+  // A greedy soup while it is being made.
+  struct Soup {
+    std::vector<SoupCandidate> candidates;
+    std::vector<SoupScore> trials;
+    std::vector<uint32_t> members;  // of the average being scored
+    bool sent = false;              // to the workers in `awaited`, those who have scored apart
+    std::set<uint32_t> awaited;
+    bool answered = false;  // by anybody
+    SoupScore sum;
+    absl::Duration since;
+  };
   // Done after the lock is released.
   struct Effects {
     std::vector<std::shared_ptr<WorkerLink>> wakes;
     std::vector<uint32_t> reduce;  // chunks of `round` that this thread is to reduce
     std::shared_ptr<OpenRound> round;
+    std::vector<uint32_t> trial;  // workers whose average of `round` this thread is to send
     std::optional<Commit> commit;
     bool broadcast = false;  // chunks of an aggregate are on their way
     bool announced = false;  // a round's closing is
@@ -240,6 +253,15 @@ class JobRun {
   bool MayOpenFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AwaitsReturning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveStaged(uint64_t before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The greedy soup (job_run_soup.cc).
+  void BeginSoup(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ContinueSoup(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendTrial(const std::vector<uint32_t>& members, Effects& effects)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnTrialScore(const Attachment& from, const v1::TrialScore& scored, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndTrial(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EnforceSoup(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseForContributions(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A mask round's aggregate is in the ledger: later rounds are over its mask.
   absl::Status AdoptMask(const v1::RoundSpec& spec, absl::Span<const ByteSpan> aggregate)
@@ -331,6 +353,7 @@ class JobRun {
   std::vector<float> base_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> base_digests_ ABSL_GUARDED_BY(mutex_);
 
+  std::optional<Soup> soup_ ABSL_GUARDED_BY(mutex_);  // of round_, which is closing
   std::shared_ptr<OpenRound> round_ ABSL_GUARDED_BY(mutex_);
   absl::Duration deadline_from_ ABSL_GUARDED_BY(mutex_);  // of round_
   std::string last_left_out_ ABSL_GUARDED_BY(mutex_);     // whose contribution, and why

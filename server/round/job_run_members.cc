@@ -198,6 +198,7 @@ void JobRun::Forget(Attachment& member, Effects& effects) {
   }
   if (round_ == nullptr) return;
   round_->NoLongerAwait(member.index);
+  if (soup_.has_value()) soup_->awaited.erase(member.index);  // the timer goes on without it
   effects.round = round_;
   for (const uint32_t chunk : round_->ClaimComplete()) effects.reduce.push_back(chunk);
 }

@@ -59,6 +59,9 @@ absl::Status JobRun::OnControlFrame(Attachment& from, const v1::WorkerFrame& fra
     case v1::WorkerFrame::kEvaluation:
       OnEvaluation(from, frame.evaluation(), effects);
       return absl::OkStatus();
+    case v1::WorkerFrame::kTrialScore:
+      OnTrialScore(from, frame.trial_score(), effects);
+      return absl::OkStatus();
     case v1::WorkerFrame::kBaseBegin:
       return OnBaseBegin(from, frame.base_begin());
     case v1::WorkerFrame::kPastRound:
@@ -209,6 +212,7 @@ void JobRun::Advance(Effects& effects) {
         break;
     }
     Resume();
+    if (round_->spec().greedy_soup()) return BeginSoup(effects);
     CloseForContributions(effects);
   }
   if (round_->AllReduced()) StartCommit(effects);

@@ -208,6 +208,7 @@ absl::Status OpenRound::End(uint32_t worker, const v1::ContributionEnd& end) {
   TALLY_RETURN_IF_ERROR(CheckEnd(worker, end));
   parts_[worker].samples = end.samples();
   parts_[worker].loss_sum = end.loss_sum();
+  parts_[worker].score = end.score();
   awaited_.reset(worker);
   contributed_.set(worker);
   return absl::OkStatus();
@@ -245,7 +246,7 @@ absl::Status OpenRound::AddStaged(uint32_t index, ChunkState& chunk, const Worke
 }
 
 // By worker index, some at a time: memory does not grow with the workers.
-absl::StatusOr<Bytes> OpenRound::ReduceFromDisk(uint32_t index, ChunkState& chunk) {
+absl::StatusOr<Bytes> OpenRound::ReduceFromDisk(uint32_t index, const WorkerSet& workers) const {
   const std::unique_ptr<ChunkAccumulator> accumulator =
       reduction_->NewAccumulator(ContextOf(index));
   std::vector<Bytes> payloads;
@@ -258,11 +259,10 @@ absl::StatusOr<Bytes> OpenRound::ReduceFromDisk(uint32_t index, ChunkState& chun
   };
   payloads.reserve(kReadTogether);
   for (uint32_t worker = 0; worker <= kMaxWorkers; ++worker) {
-    if (!chunk.counted.test(worker)) continue;
+    if (!workers.test(worker)) continue;
     TALLY_ASSIGN_OR_RETURN(Bytes payload, staged_->Read(worker, index));
     payloads.push_back(std::move(payload));
     contributions.push_back({payloads.back(), WeightOf(worker)});
-    chunk.added.set(worker);
     if (payloads.size() == kReadTogether) TALLY_RETURN_IF_ERROR(add());
   }
   TALLY_RETURN_IF_ERROR(add());
@@ -270,7 +270,10 @@ absl::StatusOr<Bytes> OpenRound::ReduceFromDisk(uint32_t index, ChunkState& chun
 }
 
 absl::StatusOr<Bytes> OpenRound::FinishChunk(uint32_t index, ChunkState& chunk) {
-  if (on_disk()) return ReduceFromDisk(index, chunk);
+  if (on_disk()) {
+    chunk.added = chunk.counted;
+    return ReduceFromDisk(index, chunk.counted);
+  }
   // Everything at once needs no counts in memory.
   if (chunk.accumulator == nullptr) {
     return reduction_->Reduce(ContextOf(index), CountStaged(chunk, chunk.counted));
@@ -292,6 +295,24 @@ absl::StatusOr<AggregateChunk> OpenRound::Reduce(uint32_t index) {
   result.voters = static_cast<uint32_t>(chunk.added.count());
   result.payload = std::make_shared<const Bytes>(*std::move(payload));
   return result;
+}
+
+void OpenRound::RestrictTo(absl::Span<const uint32_t> workers) {
+  WorkerSet kept;
+  for (const uint32_t worker : workers) kept.set(worker);
+  contributed_ &= kept;
+}
+
+absl::StatusOr<AggregateChunk> OpenRound::ReduceTrial(uint32_t index,
+                                                      absl::Span<const uint32_t> workers) const {
+  WorkerSet set;
+  for (const uint32_t worker : workers) set.set(worker);
+  TALLY_ASSIGN_OR_RETURN(Bytes payload, ReduceFromDisk(index, set));
+  AggregateChunk chunk;
+  chunk.digest = Digest64(payload.data(), payload.size());
+  chunk.voters = static_cast<uint32_t>(workers.size());
+  chunk.payload = std::make_shared<const Bytes>(std::move(payload));
+  return chunk;
 }
 
 absl::StatusOr<std::vector<float>> OpenRound::MeanScores() {

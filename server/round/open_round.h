@@ -37,6 +37,7 @@ struct WorkerPart {
   uint64_t bytes = 0;  // of payloads
   uint64_t samples = 0;
   double loss_sum = 0;
+  v1::HeldOutScore score;
   // Its sender is gone; what lies on the disk waits for it to go on, or to begin anew with chunk 0.
   bool broken_off = false;
 };
@@ -103,6 +104,8 @@ class OpenRound {
   std::vector<uint32_t> ClaimComplete();
   // All chunks that nobody reduces yet: the round is closing.
   std::vector<uint32_t> ClaimRest();
+  // Of those who have contributed only these count. Before chunks are claimed.
+  void RestrictTo(absl::Span<const uint32_t> workers);
   void SetAggregate(uint32_t index, AggregateChunk chunk);
   bool AllReduced() const { return reduced_ == grid_.size(); }
   const std::vector<AggregateChunk>& aggregate() const { return aggregate_; }
@@ -119,6 +122,8 @@ class OpenRound {
   // By the thread that has claimed the chunk, once. Counts who was awaited or had contributed when
   // it was claimed; for reductions that count whole, only contributors.
   absl::StatusOr<AggregateChunk> Reduce(uint32_t index);
+  // The mean of these workers' contributions, which lie on the disk, without marking anything.
+  absl::StatusOr<AggregateChunk> ReduceTrial(uint32_t index, absl::Span<const uint32_t> workers) const;
   // Of a mask round in place of Reduce, all chunks being claimed: the scores' means, and the mask of
   // those, by chunk. Memory meanwhile: the scores in float32.
   absl::StatusOr<std::vector<AggregateChunk>> ReduceToMask();
@@ -149,8 +154,7 @@ class OpenRound {
   absl::StatusOr<Bytes> FinishChunk(uint32_t index, ChunkState& chunk)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
   absl::StatusOr<std::vector<float>> MeanScores();
-  absl::StatusOr<Bytes> ReduceFromDisk(uint32_t index, ChunkState& chunk)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(chunk.mutex);
+  absl::StatusOr<Bytes> ReduceFromDisk(uint32_t index, const WorkerSet& workers) const;
   void TakeUp(const StagedPart& found);
   void BeginAnew(uint32_t worker);
   double WeightOf(uint32_t worker) const;

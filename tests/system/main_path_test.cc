@@ -122,6 +122,7 @@ struct Variant {
   const char* model;
   const char* method;
   const char* workers;
+  const char* data = "";  // further keys of it
 };
 
 constexpr char kMlp[] =
@@ -143,6 +144,8 @@ TEST_P(VariantTest, ReplicasStayBitIdentical) {
   const Json workers = Json::parse(GetParam().workers);
   cluster.StartWorkers(workers["count"]);
   const std::string job_id = cluster.Submit({.model = GetParam().model,
+                                             .data = absl::StrCat("{name: tiny, shuffle_buffer: 64",
+                                                                  GetParam().data, "}"),
                                              .method = GetParam().method,
                                              .learning_rate = "{peak: 2e-3}",
                                              .workers = GetParam().workers,
@@ -174,6 +177,10 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"ResnetLofiLion", kResnet,
                 "{name: lofi, local: {steps: 2, optimiser: lion}, lofi: {outer: momentum}}",
                 R"({"count": 2})"},
+        Variant{"ResnetLofiGreedyRecalibrated", kResnet,
+                "{name: lofi, local: {steps: 2, optimiser: sgd},"
+                " lofi: {soup: greedy, recalibrate_batches: 2}}",
+                R"({"count": 3})", ", hold_out_every: 4"},
         Variant{"MlpFishRefreshed", kMlp,
                 "{name: fish, weight_decay: 0.1, local: {steps: 2, optimiser: adamw},"
                 " fish: {density: 0.2, samples: 16, refresh_every: 3}}",

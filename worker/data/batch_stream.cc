@@ -19,10 +19,12 @@ absl::StatusOr<std::unique_ptr<BatchStream>> BatchStream::Start(const DataSource
                          PartitionRows(source.info().train_examples, options.partition,
                                        options.partitions, "training split"));
   const uint64_t used = options.position * options.batch_size;
-  auto reader = std::make_unique<EpochReader>(source, rows, options.shuffle_buffer, options.seed,
-                                              options.worker, used / rows.count);
+  const uint32_t hold_out = options.hold_out_every;
+  const uint64_t trained = hold_out == 0 ? rows.count : rows.count - rows.count / hold_out;
+  auto reader = std::make_unique<EpochReader>(source, rows, hold_out, options.shuffle_buffer,
+                                              options.seed, options.worker, used / trained);
   auto stream = std::unique_ptr<BatchStream>(
-      new BatchStream(std::move(reader), options, source, rows.count));
+      new BatchStream(std::move(reader), options, source, trained));
   BatchStream* self = stream.get();
   self->thread_ = std::thread([self] { self->Fill(); });
   return stream;

@@ -20,6 +20,8 @@ struct BatchStreamOptions {
   uint32_t partition = 0;
   uint32_t partitions = 1;
   uint32_t batch_size = 0;
+  // Each so-manieth row of the part is held out (HeldOutRows); 0: none.
+  uint32_t hold_out_every = 0;
   // Examples held to draw from; 0 keeps the stored order. Memory: so many examples.
   uint32_t shuffle_buffer = 0;
   // The order is a function of seed, worker and epoch.
@@ -32,7 +34,7 @@ struct BatchStreamOptions {
 };
 
 // Every batch has batch_size examples: one that an epoch's end cuts short is filled from the next.
-// Within an epoch each row of the partition comes exactly once.
+// Within an epoch each row of the partition that is not held out comes exactly once.
 class BatchStream {
  public:
   // INVALID_ARGUMENT for a batch size or prefetch of 0, or more partitions than rows. `source`
@@ -48,7 +50,7 @@ class BatchStream {
   void Stop();
   // Batches used so far, the ones of options.position included. For the consumer's thread.
   uint64_t position() const { return position_; }
-  // Rows of the partition.
+  // Rows of the partition that come in an epoch.
   uint64_t rows() const { return rows_; }
 
  private:

@@ -12,17 +12,22 @@ absl::StatusOr<std::unique_ptr<EvaluationReader>> EvaluationReader::Open(const D
                                                                          uint32_t index,
                                                                          uint32_t shares,
                                                                          uint32_t batch_size) {
-  if (batch_size == 0) {
-    return absl::InvalidArgumentError("batch size: expected at least 1, found 0");
-  }
   if (index >= shares) {
     return absl::InvalidArgumentError(
         absl::StrCat("test split: expected a share below ", shares, ", found ", index));
   }
-  const RowSet rows = ShareOfRows(source.info().test_examples, index, shares);
+  return OpenRows(source, Split::kTest, ShareOfRows(source.info().test_examples, index, shares),
+                  batch_size);
+}
+
+absl::StatusOr<std::unique_ptr<EvaluationReader>> EvaluationReader::OpenRows(
+    const DataSource& source, Split split, RowSet rows, uint32_t batch_size) {
+  if (batch_size == 0) {
+    return absl::InvalidArgumentError("batch size: expected at least 1, found 0");
+  }
   std::unique_ptr<ExampleReader> reader;
   if (rows.count > 0) {
-    TALLY_ASSIGN_OR_RETURN(reader, source.Read(Split::kTest, rows));
+    TALLY_ASSIGN_OR_RETURN(reader, source.Read(split, rows));
   }
   return std::unique_ptr<EvaluationReader>(new EvaluationReader(
       source.info().example, std::move(reader), rows.count, batch_size));
@@ -40,7 +45,7 @@ absl::StatusOr<std::optional<Batch>> EvaluationReader::Next() {
         const bool more,
         reader_->Next(batch.elements.data() + i * format_.bytes(), &batch.labels[i]));
     if (!more) {
-      return absl::DataLossError(absl::StrCat("test split: ", left_, " rows are missing"));
+      return absl::DataLossError(absl::StrCat("evaluation: ", left_, " rows are missing"));
     }
   }
   return std::optional<Batch>(std::move(batch));

@@ -1,4 +1,4 @@
-// One pass over a share of the test split, in stored order, without a thread.
+// One pass over some rows of a split, in stored order, without a thread.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,10 @@ class EvaluationReader {
   static absl::StatusOr<std::unique_ptr<EvaluationReader>> Open(const DataSource& source,
                                                                 uint32_t index, uint32_t shares,
                                                                 uint32_t batch_size);
+  // Any rows of a split, perhaps none.
+  static absl::StatusOr<std::unique_ptr<EvaluationReader>> OpenRows(const DataSource& source,
+                                                                    Split split, RowSet rows,
+                                                                    uint32_t batch_size);
   // The next batch, the last one perhaps short; nullopt at the end.
   absl::StatusOr<std::optional<Batch>> Next();
   // Rows of the share.

@@ -23,4 +23,8 @@ absl::StatusOr<RowSet> PartitionRows(uint64_t rows, uint32_t index, uint32_t par
   return ShareOfRows(rows, index, partitions);
 }
 
+RowSet HeldOutRows(const RowSet& rows, uint32_t every) {
+  return {rows.first + (every - 1) * rows.step, rows.step * every, rows.count / every};
+}
+
 }  // namespace tally

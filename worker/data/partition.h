@@ -24,4 +24,8 @@ absl::StatusOr<RowSet> PartitionRows(uint64_t rows, uint32_t index, uint32_t par
 // The same split where an empty share is fine (evaluation). index < shares.
 RowSet ShareOfRows(uint64_t rows, uint32_t index, uint32_t shares);
 
+// Of a worker's rows those that are held out of training: each `every`-th, the first of them not among
+// them. `every` is at least 2.
+RowSet HeldOutRows(const RowSet& rows, uint32_t every);
+
 }  // namespace tally

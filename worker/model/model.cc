@@ -11,6 +11,7 @@
 #include "spdlog/spdlog.h"
 #include "worker/model/architecture.h"
 #include "worker/model/batch_tensor.h"
+#include "worker/model/cumulative_statistics.h"
 #include "worker/model/evaluation_mode.h"
 #include "worker/model/fisher/fisher.h"
 #include "worker/model/guard.h"
@@ -120,6 +121,16 @@ absl::StatusOr<Score> Model::Evaluate(const Batch& batch) {
     const torch::Tensor labels = LabelTensor(batch);
     const torch::Tensor logits = architecture_->Forward(InputTensor(batch, architecture_->input()));
     return ScoreOf(logits, labels, LossSum(logits.to(torch::kFloat64), labels));
+  });
+}
+
+absl::Status Model::UpdateStatistics(const Batch& batch, uint32_t before) {
+  TALLY_RETURN_IF_ERROR(CheckBatch(batch));
+  return GuardTorch("statistics", [&]() -> absl::Status {
+    torch::NoGradGuard no_grad;
+    const CumulativeStatistics statistics(architecture_->module(), before);
+    architecture_->Forward(InputTensor(batch, architecture_->input()));
+    return absl::OkStatus();
   });
 }
 

@@ -58,6 +58,10 @@ class Model {
   absl::StatusOr<Score> AccumulateGradients(const Batch& batch);
   // Forward in evaluation mode.
   absl::StatusOr<Score> Evaluate(const Batch& batch);
+  // Forward in training mode, without gradients: BatchNorm's running statistics become the mean of those
+  // of this batch and of the `before` ones that calls have been made for, one after the other from 0
+  // (update_bn in stochastic weight averaging, Izmailov et al. 2018). Other modules keep their mode.
+  absl::Status UpdateStatistics(const Batch& batch, uint32_t before);
   // Adds each example's squared gradient to `sums`, one float32 a parameter in the order of the
   // flat layout (its trained_size()): (d log p(y|x) / d parameter)^2 with the example's own label
   // y, or sum_c p(c|x) (d log p(c|x) / d parameter)^2. What is frozen gets nothing. Computed in
