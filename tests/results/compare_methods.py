@@ -57,8 +57,11 @@ seed: {seed}
 class Cluster:
     """A server and four workers; everything ends with the context."""
 
-    def __init__(self, programs: pathlib.Path, folder: pathlib.Path):
+    def __init__(self, programs: pathlib.Path, folder: pathlib.Path, worker_yaml=None):
+        """worker_yaml(i): the data sets and labels of worker i, as YAML."""
         self.programs, self.folder, self.processes = programs, folder, []
+        self.worker_yaml = worker_yaml or (
+            lambda i: f"data:\n  fashion-mnist: {{format: idx, path: {DATA}}}\n")
 
     def __enter__(self) -> "Cluster":
         try:
@@ -82,8 +85,7 @@ class Cluster:
         for i in range(WORKERS):
             (self.folder / f"worker-{i}.yaml").write_text(
                 f'server: "{self.address}"\nname: worker-{i}\nthreads: 1\n'
-                f"state_dir: {self.folder}/worker-{i}\n"
-                f"data:\n  fashion-mnist: {{format: idx, path: {DATA}}}\n")
+                f"state_dir: {self.folder}/worker-{i}\n" + self.worker_yaml(i))
             self.run("tally-worker", f"worker-{i}")
 
     def run(self, program: str, name: str) -> None:
