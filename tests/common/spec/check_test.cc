@@ -39,6 +39,39 @@ v1::JobSpec ValidLofi() {
 
 TEST(CheckJobSpec, AcceptsLofi) { TALLY_EXPECT_OK(CheckJobSpec(ValidLofi())); }
 
+v1::JobSpec ValidFish() {
+  v1::JobSpec spec = ValidLofi();
+  v1::MethodSpec& method = *spec.mutable_method();
+  method.set_name("fish");
+  method.clear_lofi();
+  method.mutable_local()->set_dtype("sign");
+  method.mutable_fish()->set_density(0.02);
+  method.mutable_fish()->set_fisher("empirical");
+  method.mutable_fish()->set_samples(256);
+  return spec;
+}
+
+TEST(CheckJobSpec, AcceptsFish) {
+  v1::JobSpec spec = ValidFish();
+  TALLY_EXPECT_OK(CheckJobSpec(spec));
+  spec.mutable_method()->mutable_fish()->set_fisher("random");
+  spec.mutable_method()->mutable_fish()->clear_samples();
+  TALLY_EXPECT_OK(CheckJobSpec(spec));
+}
+
+TEST(CheckJobSpec, AcceptsAGreedySoupWithHeldOutRows) {
+  v1::JobSpec spec = ValidLofi();
+  v1::LofiSpec& lofi = *spec.mutable_method()->mutable_lofi();
+  lofi.set_outer("sgd");
+  lofi.set_outer_learning_rate(1);
+  lofi.clear_outer_momentum();
+  lofi.set_soup("greedy");
+  lofi.set_recalibrate_batches(20);
+  EXPECT_THAT(FindSpecProblems(spec), ::testing::SizeIs(1));
+  spec.mutable_data()->set_hold_out_every(10);
+  TALLY_EXPECT_OK(CheckJobSpec(spec));
+}
+
 struct Case {
   const char* field;
   const char* found;
@@ -66,6 +99,39 @@ TEST_P(SpoiledLofi, NamesFieldAndWhatWasFound) {
   EXPECT_EQ(problems[0].field, GetParam().field);
   EXPECT_THAT(problems[0].message, AllOf(HasSubstr("expected "), HasSubstr(GetParam().found)));
 }
+
+class SpoiledFish : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SpoiledFish, NamesFieldAndWhatWasFound) {
+  v1::JobSpec spec = ValidFish();
+  GetParam().spoil(spec);
+  const auto problems = FindSpecProblems(spec);
+  ASSERT_THAT(problems, ::testing::SizeIs(1)) << CheckJobSpec(spec);
+  EXPECT_EQ(problems[0].field, GetParam().field);
+  EXPECT_THAT(problems[0].message, AllOf(HasSubstr("expected "), HasSubstr(GetParam().found)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OneField, SpoiledFish,
+    ::testing::Values(
+        Case{"method.fish.density", "neither",
+             [](auto& s) { s.mutable_method()->mutable_fish()->clear_density(); }},
+        Case{"method.fish.density", "both",
+             [](auto& s) { s.mutable_method()->mutable_fish()->set_mask_size(10); }},
+        Case{"method.fish.density", "1.5",
+             [](auto& s) { s.mutable_method()->mutable_fish()->set_density(1.5); }},
+        Case{"method.fish.density", "-0.1",
+             [](auto& s) { s.mutable_method()->mutable_fish()->set_density(-0.1); }},
+        Case{"method.fish.fisher", "\"diagonal\"",
+             [](auto& s) { s.mutable_method()->mutable_fish()->set_fisher("diagonal"); }},
+        Case{"method.fish.samples", "0",
+             [](auto& s) { s.mutable_method()->mutable_fish()->clear_samples(); }},
+        Case{"method.fish.samples", "256",
+             [](auto& s) { s.mutable_method()->mutable_fish()->set_fisher("random"); }},
+        Case{"method.local.dtype", "\"fp16\"",
+             [](auto& s) { s.mutable_method()->mutable_local()->set_dtype("fp16"); }},
+        Case{"method.lofi", "one", [](auto& s) { s.mutable_method()->mutable_lofi(); }},
+        Case{"data.hold_out_every", "1", [](auto& s) { s.mutable_data()->set_hold_out_every(1); }}));
 
 INSTANTIATE_TEST_SUITE_P(
     OneField, SpoiledLofi,
@@ -95,6 +161,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"method.lofi.soup", "\"none\"",
              [](auto& s) { s.mutable_method()->mutable_lofi()->set_soup("none"); }},
         Case{"method.fish", "one", [](auto& s) { s.mutable_method()->mutable_fish(); }},
+        Case{"method.lofi.recalibrate_batches", "2000000",
+             [](auto& s) { s.mutable_method()->mutable_lofi()->set_recalibrate_batches(2'000'000); }},
+        Case{"method.lofi.outer", "nesterov",
+             [](auto& s) {
+               s.mutable_method()->mutable_lofi()->set_soup("greedy");
+               s.mutable_data()->set_hold_out_every(4);
+             }},
         Case{"learning_rate.warmup_rounds", "3",
              [](auto& s) { s.mutable_learning_rate()->set_warmup_rounds(3); }},
         Case{"learning_rate.warmup_steps", "1001",

@@ -9,6 +9,7 @@
 #include "common/base/status_matchers.h"
 #include "gtest/gtest.h"
 #include "tests/worker/data/counting_source.h"
+#include "worker/data/partition.h"
 #include "worker/data/shuffled_reader.h"
 
 namespace tally {
@@ -55,6 +56,26 @@ TEST(BatchStream, ReadsItsPartitionOnly) {
   const CountingSource source(10);
   EXPECT_THAT(Take(source, {.partition = 1, .partitions = 4, .batch_size = 3}, 2),
               ElementsAre(1, 5, 9, 1, 5, 9));
+}
+
+TEST(BatchStream, HeldOutRowsNeverCome) {
+  const CountingSource source(20);
+  const BatchStreamOptions options = {
+      .partition = 1, .partitions = 2, .batch_size = 7, .hold_out_every = 3};
+  // Of rows 1, 3, ..., 19 each third (5, 11, 17) is held out.
+  EXPECT_THAT(Take(source, options, 2), ElementsAre(1, 3, 7, 9, 13, 15, 19, 1, 3, 7, 9, 13, 15, 19));
+  const RowSet held = HeldOutRows(ShareOfRows(20, 1, 2), 3);
+  EXPECT_EQ(held.first, 5u);
+  EXPECT_EQ(held.step, 6u);
+  EXPECT_EQ(held.count, 3u);
+}
+
+TEST(BatchStream, HoldingOutGoesOnWhereItStopped) {
+  const CountingSource source(20);
+  BatchStreamOptions options = {.batch_size = 3, .hold_out_every = 4, .shuffle_buffer = 6, .seed = 5};
+  const std::vector<uint32_t> all = Take(source, options, 12);
+  options.position = 7;
+  EXPECT_EQ(Take(source, options, 5), std::vector<uint32_t>(all.begin() + 21, all.end()));
 }
 
 TEST(BatchStream, EachRowOnceAnEpochWhateverTheBuffer) {

@@ -1,6 +1,8 @@
 // What every registered architecture must do; a new one is picked up by itself.
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -50,6 +52,27 @@ TEST_P(Conformance, ForwardGivesFiniteLogitsAClass) {
       architecture.Forward(InputTensor(RandomBatch(*model, 5, 1), architecture.input()));
   EXPECT_EQ(logits.sizes(), torch::IntArrayRef({5, static_cast<int64_t>(model->classes())}));
   EXPECT_TRUE(logits.isfinite().all().item<bool>());
+}
+
+// After n batches the statistics are the mean of theirs, whatever was there before; nothing else moves.
+TEST_P(Conformance, StatisticsComputedAnewAreTheMeanOfTheBatches) {
+  auto model = Make();
+  auto flat = Flatten(*model);
+  const size_t trained = flat->layout().trained_size();
+  const std::vector<float> before(flat->parameters().begin(), flat->parameters().end());
+  const auto statistics_of = [&](const std::vector<uint64_t>& seeds) {
+    for (size_t i = 0; i < seeds.size(); ++i) {
+      EXPECT_THAT(model->UpdateStatistics(RandomBatch(*model, 6, seeds[i]), static_cast<uint32_t>(i)), IsOk());
+    }
+    return std::vector<float>(flat->parameters().begin() + static_cast<long>(trained), flat->parameters().end());
+  };
+  const std::vector<float> a = statistics_of({3}), b = statistics_of({4}), both = statistics_of({3, 4});
+  EXPECT_EQ(a != b, flat->layout().has_buffers());
+  EXPECT_EQ(statistics_of({3}), a);
+  for (size_t i = 0; i < both.size(); ++i) {
+    EXPECT_NEAR(both[i], (a[i] + b[i]) / 2, 1e-5 * (1 + std::fabs(a[i]) + std::fabs(b[i])));
+  }
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + static_cast<long>(trained), flat->parameters().begin()));
 }
 
 TEST_P(Conformance, EvaluationOfAnExampleDoesNotDependOnItsBatch) {
