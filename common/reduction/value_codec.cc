@@ -1,5 +1,6 @@
 #include "common/reduction/value_codec.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -187,10 +188,23 @@ HWY_INLINE hn::Vec<D> Product(D d, const WeightedValues& addend, size_t i) {
                  hn::PromoteTo(d, Type::Load(df, addend.values + i * Type::kBytes)));
 }
 
+// Division is the dearest step of a mean of few. By a power of two it is a product, of the same bits.
+struct Divisor {
+  explicit Divisor(double of) : total(of), inverse(1 / of) {
+    int exponent;
+    is_power_of_two = std::frexp(of, &exponent) == 0.5;
+  }
+  double total;
+  double inverse;
+  bool is_power_of_two;
+};
+
 template <class Type, class D>
-HWY_INLINE void StoreMean(D d, hn::Vec<D> sum, double total, unsigned char* to) {
+HWY_INLINE void StoreMean(D d, hn::Vec<D> sum, const Divisor& by, unsigned char* to) {
   const hn::Rebind<float, D> df;
-  Type::Store(df, hn::DemoteTo(df, hn::Div(sum, hn::Set(d, total))), to);
+  const auto mean = by.is_power_of_two ? hn::Mul(sum, hn::Set(d, by.inverse))
+                                       : hn::Div(sum, hn::Set(d, by.total));
+  Type::Store(df, hn::DemoteTo(df, mean), to);
 }
 
 // The same for float64 lanes.
@@ -211,23 +225,25 @@ void AddAll(const WeightedValues& addend, size_t n, double* sums) {
 
 template <class Type>
 void WriteAll(const double* sums, size_t n, double total, unsigned char* to) {
+  const Divisor by(total);
   ForAllWide(n, [&](auto d, size_t i) HWY_ATTR {
-    StoreMean<Type>(d, hn::LoadU(d, sums + i), total, to + i * Type::kBytes);
+    StoreMean<Type>(d, hn::LoadU(d, sums + i), by, to + i * Type::kBytes);
   });
 }
 
 template <class Type, class D>
-HWY_INLINE void MeanAt(D d, const WeightedValues* addends, size_t count, size_t i, double total,
-                       unsigned char* to) {
+HWY_INLINE void MeanAt(D d, const WeightedValues* addends, size_t count, size_t i,
+                       const Divisor& by, unsigned char* to) {
   auto sum = hn::Zero(d);
   for (size_t k = 0; k < count; ++k) sum = hn::Add(sum, Product<Type>(d, addends[k], i));
-  StoreMean<Type>(d, sum, total, to + i * Type::kBytes);
+  StoreMean<Type>(d, sum, by, to + i * Type::kBytes);
 }
 
 // A line of each addend at a time: one after the other would miss the prefetcher's streams.
 template <class Type>
-void MeanAll(const WeightedValues* addends, size_t count, size_t n, double total,
-             unsigned char* to) {
+void MeanOfFew(const WeightedValues* addends, size_t count, size_t n, double total,
+               unsigned char* to) {
+  const Divisor by(total);
   const hn::ScalableTag<double> d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
@@ -239,13 +255,55 @@ void MeanAll(const WeightedValues* addends, size_t count, size_t n, double total
       s2 = hn::Add(s2, Product<Type>(d, addends[k], i + 2 * lanes));
       s3 = hn::Add(s3, Product<Type>(d, addends[k], i + 3 * lanes));
     }
-    StoreMean<Type>(d, s0, total, to + i * Type::kBytes);
-    StoreMean<Type>(d, s1, total, to + (i + lanes) * Type::kBytes);
-    StoreMean<Type>(d, s2, total, to + (i + 2 * lanes) * Type::kBytes);
-    StoreMean<Type>(d, s3, total, to + (i + 3 * lanes) * Type::kBytes);
+    StoreMean<Type>(d, s0, by, to + i * Type::kBytes);
+    StoreMean<Type>(d, s1, by, to + (i + lanes) * Type::kBytes);
+    StoreMean<Type>(d, s2, by, to + (i + 2 * lanes) * Type::kBytes);
+    StoreMean<Type>(d, s3, by, to + (i + 3 * lanes) * Type::kBytes);
   }
+  for (; i < n; ++i) MeanAt<Type>(hn::CappedTag<double, 1>(), addends, count, i, by, to);
+}
+
+// So many at once are still streams of their own to the prefetcher.
+constexpr size_t kStreams = 8;
+// Elements whose sums stay in the first cache.
+constexpr size_t kSums = 1024;
+
+// Adds a group of addends to the sums of elements [first, first + n).
+template <class Type>
+void AddGroup(const WeightedValues* addends, size_t count, size_t first, size_t n, double* sums) {
+  const hn::ScalableTag<double> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    auto s0 = hn::LoadU(d, sums + i), s1 = hn::LoadU(d, sums + i + lanes);
+    for (size_t k = 0; k < count; ++k) {
+      s0 = hn::Add(s0, Product<Type>(d, addends[k], first + i));
+      s1 = hn::Add(s1, Product<Type>(d, addends[k], first + i + lanes));
+    }
+    hn::StoreU(s0, d, sums + i);
+    hn::StoreU(s1, d, sums + i + lanes);
+  }
+  const hn::CappedTag<double, 1> one;
   for (; i < n; ++i) {
-    MeanAt<Type>(hn::CappedTag<double, 1>(), addends, count, i, total, to);
+    auto sum = hn::LoadU(one, sums + i);
+    for (size_t k = 0; k < count; ++k) sum = hn::Add(sum, Product<Type>(one, addends[k], first + i));
+    hn::StoreU(sum, one, sums + i);
+  }
+}
+
+template <class Type>
+void MeanAll(const WeightedValues* addends, size_t count, size_t n, double total,
+             unsigned char* to) {
+  if (count <= kStreams) return MeanOfFew<Type>(addends, count, n, total, to);
+  double sums[kSums];
+  for (size_t first = 0; first < n; first += kSums) {
+    const size_t size = n - first < kSums ? n - first : kSums;
+    for (size_t i = 0; i < size; ++i) sums[i] = 0;
+    for (size_t k = 0; k < count; k += kStreams) {
+      const size_t group = count - k < kStreams ? count - k : kStreams;
+      AddGroup<Type>(addends + k, group, first, size, sums);
+    }
+    WriteAll<Type>(sums, size, total, to + first * Type::kBytes);
   }
 }
 

@@ -20,6 +20,8 @@
 #include "CLI/CLI.hpp"
 #include "common/reduction/dense_mean/dense_payload.h"
 #include "common/reduction/reduction.h"
+#include "common/reduction/sparse_mean/sparse_payload.h"
+#include "common/reduction/top_k/top_k.h"
 #include "common/reduction/sign_payload.h"
 #include "common/update/lion_encode.h"
 #include "common/update/update_rule.h"
@@ -122,6 +124,66 @@ void BenchReduction(const Sizes& sizes, const std::string& name, size_t voters, 
   Compare(sizes, name + ", " + std::to_string(voters) + " voters / read", bytes, ours, read);
 }
 
+// Of deltas: all elements of a chunk, or a tenth of a chunk ten times as large.
+void BenchMean(const Sizes& sizes, bool sparse, ValueDtype dtype, size_t voters) {
+  const uint32_t values = std::min(sizes.chunk_elements, kMaxDenseElements);
+  IndexSet mask{10 * values, {}};
+  for (uint32_t i = 0; i < values; ++i) mask.indices.push_back(10 * i + i % 7);
+  ChunkContext context{.count = values, .dtype = dtype};
+  if (sparse) context = {.count = mask.count, .dtype = dtype, .mask = &mask};
+  const size_t bytes = DensePayloadBytes(values, dtype);
+  const size_t chunks = std::max<size_t>(1, (sizes.megabytes << 20) / (bytes * voters));
+  std::vector<float> floats(values);
+  for (uint32_t i = 0; i < values; ++i) floats[i] = 1e-3f * static_cast<float>(i % 1000);
+  std::vector<Bytes> payloads;
+  for (size_t i = 0; i < chunks * voters; ++i) {
+    payloads.push_back(sparse ? WriteSparse(context, {}, floats) : WriteDense(floats, dtype));
+  }
+  std::vector<Contribution> contributions;
+  for (const Bytes& payload : payloads) contributions.push_back({payload, 2});
+  const std::string name = sparse ? "sparse_mean" : "dense_mean";
+  Bytes aggregate;
+  const auto ours = [&] {
+    for (size_t i = 0; i < contributions.size(); i += voters) {
+      Check(Find(name).ReduceInto(
+          context, absl::MakeConstSpan(contributions).subspan(i, voters), &aggregate));
+      sink = sink + aggregate.back();
+    }
+  };
+  const auto read = [&] {
+    for (const Bytes& payload : payloads) sink = sink + ReadBytes(payload.data(), payload.size());
+  };
+  Compare(sizes,
+          name + " " + std::string(ValueDtypeName(dtype)) + ", " + std::to_string(voters) + " / read",
+          static_cast<double>(payloads.size() * bytes), ours, read);
+}
+
+// The selection of a mask against nth_element, which needs the scores once more and finds the bound alone.
+void BenchTopK(const Sizes& sizes, double density) {
+  const size_t count = (sizes.megabytes << 20) / sizeof(float);
+  std::mt19937_64 random(1);
+  std::exponential_distribution<float> score;
+  std::vector<float> scores(count), copy(count);
+  for (float& s : scores) s = score(random);
+  const auto k = static_cast<size_t>(density * static_cast<double>(count));
+  std::vector<uint32_t> indices;
+  indices.reserve(k);
+  const auto ours = [&] {
+    indices.clear();
+    TopKCut cut = TopKCut::Find(scores, k);
+    cut.Select(scores, &indices);
+    sink = sink + indices.size();
+  };
+  const auto nth = [&] {
+    std::copy(scores.begin(), scores.end(), copy.begin());
+    std::nth_element(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(k), copy.end(),
+                     std::greater<float>());
+    sink = sink + static_cast<uint64_t>(copy[k]);
+  };
+  Compare(sizes, "top-k " + std::to_string(density).substr(0, 5) + " / nth_element",
+          static_cast<double>(count * sizeof(float)), ours, nth);
+}
+
 // memcpy of half of `bytes` moves `bytes` in and out.
 class Copy {
  public:
@@ -205,6 +267,12 @@ void Run(const Sizes& sizes) {
     BenchReduction(sizes, "sign_mean", voters, sizes.chunk_elements);
   }
   BenchReduction(sizes, "dense_mean", 4, std::min(sizes.chunk_elements, kMaxDenseElements));
+  for (const bool sparse : {false, true}) {
+    for (const ValueDtype dtype : {ValueDtype::kFloat32, ValueDtype::kBfloat16}) {
+      for (const size_t voters : {4, 8, 32}) BenchMean(sizes, sparse, dtype, voters);
+    }
+  }
+  for (const double density : {0.005, 0.1}) BenchTopK(sizes, density);
   BenchEncode(sizes);
   BenchStep(sizes, "majority", 4);
   BenchStep(sizes, "sign_mean", 4);

@@ -26,11 +26,11 @@ namespace {
 constexpr uint64_t kMessageBytes = 1 << 20;
 
 // Sizes of one round's messages in one direction: those of Tally's 14 blocks.
-std::vector<uint64_t> MessageSizes(uint64_t parameters) {
+std::vector<uint64_t> MessageSizes(const Size& size) {
   constexpr uint64_t kBlocks = 14;
   std::vector<uint64_t> sizes;
   for (uint64_t block = 0; block < kBlocks; ++block) {
-    for (uint64_t left = parameters / kBlocks / 8 + 1; left > 0;) {
+    for (uint64_t left = size.parameters / kBlocks * size.bits() / 8 + 1; left > 0;) {
       sizes.push_back(std::min(left, kMessageBytes));
       left -= sizes.back();
     }
@@ -38,10 +38,11 @@ std::vector<uint64_t> MessageSizes(uint64_t parameters) {
   return sizes;
 }
 
-std::vector<grpc::ByteBuffer> MakeMessages(uint64_t parameters) {
+std::vector<grpc::ByteBuffer> MakeMessages(const Size& of) {
   std::vector<grpc::ByteBuffer> messages;
-  for (const uint64_t size : MessageSizes(parameters)) {
-    const grpc::Slice slice = OwnedSlice(std::vector<unsigned char>(size, 0x5A));
+  grpc::Slice slice;  // shared by those of one size
+  for (const uint64_t size : MessageSizes(of)) {
+    if (slice.size() != size) slice = OwnedSlice(std::vector<unsigned char>(size, 0x5A));
     messages.emplace_back(&slice, 1);
   }
   return messages;
@@ -52,7 +53,7 @@ class BareStream;
 // Who has sent how much; replies go to all.
 class Hub {
  public:
-  explicit Hub(const Size& size) : size_(size), replies_(MakeMessages(size.parameters)) {}
+  explicit Hub(const Size& size) : size_(size), replies_(MakeMessages(size)) {}
   // The stream's number.
   size_t Join(const std::shared_ptr<BareStream>& stream);
   void OnMessage(size_t stream);
@@ -158,7 +159,7 @@ int RunBareServer(const Size& size) {
 }
 
 int RunBareWorker(const Size& size, const std::string& server) {
-  const std::vector<grpc::ByteBuffer> messages = MakeMessages(size.parameters);
+  const std::vector<grpc::ByteBuffer> messages = MakeMessages(size);
   grpc::GenericStub stub(*CreateChannel(server, {}));
   BareClient client;
   stub.PrepareBidiStreamingCall(client.context(), "/bare/Exchange", {}, &client);

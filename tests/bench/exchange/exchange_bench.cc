@@ -2,6 +2,7 @@
 // stream that moves the same bytes. Prints ratios; asserts nothing about time.
 //
 //   exchange_bench [--parameters 100000000] [--workers 4] [--rounds 12] [--repetitions 3] [--apply]
+//                  [--method vote|float32|bf16]
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -37,6 +38,7 @@ std::vector<std::string> Arguments(const std::string& role, const Size& size,
           absl::StrCat("--workers=", size.workers),
           absl::StrCat("--rounds=", size.rounds),
           absl::StrCat("--apply=", size.apply ? 1 : 0),
+          absl::StrCat("--method=", size.method),
           absl::StrCat("--server=", server),
           absl::StrCat("--index=", index)};
 }
@@ -90,8 +92,8 @@ void Report(const Size& size, const Outcome& tally, const Outcome& bare) {
   const double ours = Median(tally.seconds);
   const double theirs = Median(bare.seconds);
   const double in_flight =
-      static_cast<double>(size.parameters) / 8 * (size.workers + 1);  // contributions and aggregate
-  std::printf("%llu parameters, %u workers, %zu rounds a side%s\n",
+      static_cast<double>(size.parameters * size.bits()) / 8 * (size.workers + 1);  // contributions and aggregate
+  std::printf("%s, %llu parameters, %u workers, %zu rounds a side%s\n", size.method.c_str(),
               static_cast<unsigned long long>(size.parameters), size.workers, tally.seconds.size(),
               size.apply ? ", aggregates applied" : "");
   std::printf("round, median seconds      tally %.4f  bare stream %.4f  ratio %.2f\n", ours, theirs,
@@ -152,6 +154,8 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", size.rounds)->check(CLI::Range(3, 100000));
   app.add_option("--repetitions", repetitions)->check(CLI::Range(1, 100));
   app.add_flag("--apply", size.apply, "Tally's workers also apply each aggregate");
+  app.add_option("--method", size.method, "A vote, or a lo-fi finish in float32 or bf16")
+      ->check(CLI::IsMember({"vote", "float32", "bf16"}));
   app.add_option("--role", role)->group("");
   app.add_option("--server", server)->group("");
   app.add_option("--index", index)->group("");

@@ -12,6 +12,9 @@ struct Size {
   uint32_t workers = 4;
   uint32_t rounds = 12;
   bool apply = false;  // Tally's workers also apply each aggregate
+  std::string method = "vote";  // vote: distributed_lion; float32 or bf16: a lo-fi finish
+
+  uint64_t bits() const { return method == "vote" ? 1 : method == "bf16" ? 16 : 32; }  // an element
 };
 
 // Servers print "PORT n", then serve until SIGTERM. Workers print a line "ROUND seconds" a round, and

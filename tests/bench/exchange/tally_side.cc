@@ -14,6 +14,7 @@
 #include "common/base/logging.h"
 #include "common/base/stop_signals.h"
 #include "common/layout/chunk_grid.h"
+#include "common/reduction/dense_mean/dense_payload.h"
 #include "common/reduction/sign_payload.h"
 #include "common/rpc/channel.h"
 #include "common/wire/frame.h"
@@ -47,6 +48,13 @@ Bytes RandomVote(uint32_t count) {
   for (uint64_t& word : words) word = absl::Uniform<uint64_t>(random);
   if (count % 64 != 0) words.back() &= (uint64_t{1} << (count % 64)) - 1;
   return WriteSignPayload(words, {});
+}
+
+Bytes RandomDelta(uint32_t count, ValueDtype dtype) {
+  absl::BitGen random;
+  std::vector<float> values(count);
+  for (float& value : values) value = absl::Uniform<float>(random, -1, 1);
+  return WriteDense(values, dtype);
 }
 
 // What a frame takes on the connection: message, gRPC's prefix, HTTP/2's frame headers.
@@ -178,7 +186,16 @@ class BenchWorker {
   void Prepare(const v1::RoundSpec& spec) {
     grid_ = *GridForRound(layout_, spec);
     for (const Chunk& chunk : grid_.chunks()) {
-      votes_.push_back(std::make_shared<const Bytes>(RandomVote(chunk.count)));
+      // Deltas are large: chunks of one size share theirs.
+      const bool shared = spec.local_steps() > 0 && !votes_.empty() && chunk.count == last_count_;
+      last_count_ = chunk.count;
+      if (shared) {
+        votes_.push_back(votes_.back());
+      } else {
+        votes_.push_back(std::make_shared<const Bytes>(
+            spec.local_steps() > 0 ? RandomDelta(chunk.count, *FindValueDtype(spec.dtype()))
+                                   : RandomVote(chunk.count)));
+      }
     }
   }
 
@@ -219,6 +236,7 @@ class BenchWorker {
   absl::Time opened_;
   bool counting_ = false;
   uint32_t closed_rounds_ = 0;
+  uint32_t last_count_ = 0;
   uint64_t up_ = 0;
   uint64_t down_ = 0;
 };
@@ -249,6 +267,27 @@ int RunTallyWorker(const Size& size, const std::string& server, uint32_t index) 
   std::_Exit(code);
 }
 
+namespace {
+
+void SetMethod(const Size& size, v1::MethodSpec& method) {
+  if (size.method == "vote") {
+    method.set_name("distributed_lion");
+    method.set_beta1(0.9);
+    method.set_beta2(0.99);
+    return;
+  }
+  method.set_name("lofi");
+  method.mutable_local()->set_steps(1);
+  method.mutable_local()->set_optimiser("sgd");
+  method.mutable_local()->set_dtype(size.method);
+  method.mutable_local()->set_weights("uniform");
+  method.mutable_lofi()->set_outer("sgd");
+  method.mutable_lofi()->set_outer_learning_rate(1);
+  method.mutable_lofi()->set_soup("uniform");
+}
+
+}  // namespace
+
 int SubmitTallyJob(const Size& size, const std::string& server) {
   const auto stub = v1::JobService::NewStub(*CreateChannel(server, {}));
   v1::SubmitJobRequest request;
@@ -258,9 +297,7 @@ int SubmitTallyJob(const Size& size, const std::string& server) {
   spec.mutable_model()->set_architecture("bench");
   spec.mutable_model()->set_config_json("{}");
   spec.mutable_data()->set_name("bench");
-  spec.mutable_method()->set_name("distributed_lion");
-  spec.mutable_method()->set_beta1(0.9);
-  spec.mutable_method()->set_beta2(0.99);
+  SetMethod(size, *spec.mutable_method());
   spec.mutable_learning_rate()->set_peak(1e-3);
   spec.mutable_workers()->set_count(size.workers);
   spec.set_rounds(size.rounds);

@@ -140,40 +140,44 @@ TEST(ValueCodec, FindsTheFirstValueThatIsNotFinite) {
   });
 }
 
+// Few addends and many, sizes around a block's, totals that are powers of two and others.
 TEST(ValueCodec, MeanIsThePlainLoopsBitForBit) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
-  ForEachTarget([&] {
-    for (ValueDtype dtype : {ValueDtype::kFloat32, ValueDtype::kBfloat16, ValueDtype::kFloat16}) {
-      for (size_t n : {1, 3, 8, 31, 32, 65, 1000}) {
-        std::vector<std::vector<unsigned char>> payloads;
-        std::vector<WeightedValues> addends;
-        std::vector<double> plain(n), sums(n);
-        double total = 0;
-        for (int k = 0; k < 5; ++k) {
-          std::vector<float> values(n);
-          for (float& value : values) value = normal(random);
-          payloads.emplace_back(BytesOfValues(dtype, n));
-          EncodeValues(dtype, values, payloads.back().data());
-          DecodeValues(dtype, payloads.back().data(), absl::MakeSpan(values));
-          const double weight = k == 2 ? 0 : 1.5 * k + 1;
-          addends.push_back({payloads.back().data(), weight});
-          for (size_t i = 0; i < n; ++i) plain[i] += weight * values[i];
-          AddWeighted(dtype, addends.back(), absl::MakeSpan(sums));
-          total += weight;
+  for (const auto& [addend_count, equal_weights] :
+       {std::pair{5, false}, {4, true}, {3, true}, {8, true}, {9, false}, {33, false}}) {
+    ForEachTarget([&, count = addend_count, equal = equal_weights] {
+      for (ValueDtype dtype : {ValueDtype::kFloat32, ValueDtype::kBfloat16, ValueDtype::kFloat16}) {
+        for (size_t n : {1, 3, 8, 31, 32, 65, 1000, 1025, 2100}) {
+          std::vector<std::vector<unsigned char>> payloads;
+          std::vector<WeightedValues> addends;
+          std::vector<double> plain(n), sums(n);
+          double total = 0;
+          for (int k = 0; k < count; ++k) {
+            std::vector<float> values(n);
+            for (float& value : values) value = normal(random);
+            payloads.emplace_back(BytesOfValues(dtype, n));
+            EncodeValues(dtype, values, payloads.back().data());
+            DecodeValues(dtype, payloads.back().data(), absl::MakeSpan(values));
+            const double weight = equal ? 0.5 : k == 2 ? 0 : 1.5 * k + 1;
+            addends.push_back({payloads.back().data(), weight});
+            for (size_t i = 0; i < n; ++i) plain[i] += weight * values[i];
+            AddWeighted(dtype, addends.back(), absl::MakeSpan(sums));
+            total += weight;
+          }
+          EXPECT_EQ(sums, plain);
+          std::vector<float> means(n);
+          for (size_t i = 0; i < n; ++i) means[i] = static_cast<float>(plain[i] / total);
+          std::vector<unsigned char> expected(BytesOfValues(dtype, n)), found(expected), two(expected);
+          EncodeValues(dtype, means, expected.data());
+          MeanOf(dtype, addends, n, total, found.data());
+          EXPECT_EQ(found, expected);
+          WriteMean(dtype, sums, total, two.data());
+          EXPECT_EQ(two, expected);
         }
-        EXPECT_EQ(sums, plain);
-        std::vector<float> means(n);
-        for (size_t i = 0; i < n; ++i) means[i] = static_cast<float>(plain[i] / total);
-        std::vector<unsigned char> expected(BytesOfValues(dtype, n)), found(expected), two(expected);
-        EncodeValues(dtype, means, expected.data());
-        MeanOf(dtype, addends, n, total, found.data());
-        EXPECT_EQ(found, expected);
-        WriteMean(dtype, sums, total, two.data());
-        EXPECT_EQ(two, expected);
       }
-    }
-  });
+    });
+  }
 }
 
 }  // namespace
