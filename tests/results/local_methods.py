@@ -89,12 +89,13 @@ class Bench:
         self.shifts = shifted(self.test[0])
         for i in range(WORKERS):
             write_data_set(folder / f"part-{i}", images[i::WORKERS], labels[i::WORKERS], self.test)
-        flipped = numpy.ascontiguousarray(images[:, ::-1, :])
-        write_data_set(folder / "flipped", flipped, labels, self.test)
+        for name, pixels in {"mirrored": images[:, :, ::-1], "upside-down": images[:, ::-1, :]}.items():
+            write_data_set(folder / name, pixels, labels, self.test)
         self.cluster = Cluster(options.bin, folder, lambda i: (
             f"labels: {{part: part-{i}}}\n"
             f"data:\n  part: {{format: idx, path: {folder}/part-{i}, shared: false}}\n"
-            f"  flipped: {{format: idx, path: {folder}/flipped, shared: true}}\n"
+            f"  mirrored: {{format: idx, path: {folder}/mirrored, shared: true}}\n"
+            f"  upside-down: {{format: idx, path: {folder}/upside-down, shared: true}}\n"
             f"  fashion-mnist: {{format: idx, path: {DATA}, shared: true}}\n"))
         self.downloads = 0
 
@@ -185,7 +186,8 @@ def fish(bench: Bench) -> None:
     local = f"local: {{steps: {every}, optimiser: adamw}}"
     table = {}
     for seed in bench.options.seeds:
-        _, base = bench.train("{name: global_adamw}", 1e-3, 300, seed, data="{name: flipped}")
+        _, base = bench.train("{name: global_adamw}", 1e-3, BASE_ROUNDS, seed,
+                              data=f"{{name: {bench.options.base}}}")
         for workers in (2, 4):
             def add(row, method):
                 status, model = bench.train(method, 1e-3, rounds, seed, base=base,
@@ -205,8 +207,8 @@ def fish(bench: Bench) -> None:
                 f"{{name: fish, {local[:-1]}, dtype: sign}}, "
                 f"fish: {{density: 0.1, samples: 256, refresh_every: {EPOCH // every}}}}}")
         print(f"seed {seed} done", file=sys.stderr)
-    print(f"{rounds} exchanges after {every} local steps of {BATCH} samples each, from a base trained on the "
-          f"images upside down, seeds {', '.join(map(str, bench.options.seeds))}:\n")
+    print(f"{rounds} exchanges after {every} local steps of {BATCH} samples each, from a base trained on "
+          f"{bench.options.base} images, seeds {', '.join(map(str, bench.options.seeds))}:\n")
     print("| mask | 2 workers, % | MB up | 4 workers, % | MB up |\n|---|---|---|---|---|")
     for row in dict.fromkeys(row for _, row in table):
         cells = []
@@ -221,6 +223,8 @@ def main() -> None:
     parser.add_argument("table", choices=("lofi", "fish"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[42, 52, 62])
     parser.add_argument("--densities", type=float, nargs="+", default=[0.005, 0.02, 0.1])
+    parser.add_argument("--base", choices=("mirrored", "upside-down"), default="mirrored",
+                        help="fish: what the base has been trained on, near the task or far from it")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
