@@ -99,6 +99,16 @@ BatchStreamOptions TrainingLoop::BatchOptions() const {
 }
 
 absl::Status TrainingLoop::StartBatches() {
+  if (job().method().lofi().soup() == "greedy") {
+    TALLY_ASSIGN_OR_RETURN(const RowSet rows, PartitionRows(data_->info().train_examples, share(),
+                                                            shares(), "training split"));
+    if (rows.count < job().data().hold_out_every()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "data.hold_out_every: expected at most a worker's ", rows.count,
+          " rows, so that there are some to score a greedy soup on, found ",
+          job().data().hold_out_every()));
+    }
+  }
   TALLY_ASSIGN_OR_RETURN(batches_, BatchStream::Start(*data_, BatchOptions()));
   return absl::OkStatus();
 }

@@ -88,9 +88,12 @@ JobCheckpoint TrainingLoop::CopyState() const {
   return copy;
 }
 
-// A replica that cannot apply what it was sent has nothing worth keeping.
+// A replica that cannot apply what it was sent has nothing worth keeping. The method's arrays must be in
+// the order of the mask that is kept beside them, also if that came after the last local step.
 bool TrainingLoop::MayCheckpoint() {
-  return replica_->round().has_value() && !torn_ && replica_->Settle().ok();
+  if (!replica_->round().has_value() || torn_ || !replica_->Settle().ok()) return false;
+  if (replica_->mask() != nullptr) method_->SetMask(replica_->mask());
+  return true;
 }
 
 void TrainingLoop::CheckpointIfDue() {

@@ -26,6 +26,7 @@ bool IsSameRound(v1::RoundSpec a, v1::RoundSpec b) {
 absl::StatusOr<Score> TrainingLoop::LocalStep(const v1::RoundSpec& spec, uint32_t step,
                                               LocalParameters& moved) {
   TALLY_ASSIGN_OR_RETURN(const Batch batch, batches_->Next());
+  torn_ = true;
   flat_->ZeroGradients();
   const absl::StatusOr<Score> score = model_->AccumulateGradients(batch);
   TALLY_RETURN_IF_ERROR(flat_->FinishBackward());
@@ -38,6 +39,7 @@ absl::StatusOr<Score> TrainingLoop::LocalStep(const v1::RoundSpec& spec, uint32_
   }
   TALLY_RETURN_IF_ERROR(stepped);
   moved.Put();
+  torn_ = false;
   return *score;
 }
 
@@ -51,9 +53,7 @@ absl::Status TrainingLoop::LocalSteps(const v1::RoundSpec& spec, LocalParameters
       return absl::OutOfRangeError(
           absl::StrCat("the round was closed after local step ", work.steps()));
     }
-    torn_ = true;
     TALLY_ASSIGN_OR_RETURN(const Score score, LocalStep(spec, work.steps() + 1, moved));
-    torn_ = false;
     work.set_steps(work.steps() + 1);
     work.set_samples(work.samples() + score.count);
     work.set_loss_sum(work.loss_sum() + score.loss_sum);
@@ -76,7 +76,7 @@ absl::Status TrainingLoop::ContributeLocal(const v1::RoundSpec& spec) {
   if (mask != nullptr) method_->SetMask(replica_->mask());
   LocalParameters moved(flat_->parameters().first(flat_->layout().trained_size()), mask);
   if (local_.has_value() && IsSameRound(local_->work.spec(), spec) &&
-      local_->values.size() == moved.size()) {
+      local_->work.history() == replica_->history() && local_->values.size() == moved.size()) {
     Report("info", absl::StrCat("round ", spec.round(), ": goes on after local step ",
                                 local_->work.steps(), " of ", spec.local_steps()));
     moved.Swap(local_->values);
@@ -84,6 +84,7 @@ absl::Status TrainingLoop::ContributeLocal(const v1::RoundSpec& spec) {
     const absl::Span<const float> common = moved.Take();
     local_.emplace();
     *local_->work.mutable_spec() = spec;
+    local_->work.set_history(replica_->history());
     local_->values.assign(common.begin(), common.end());
   }
   absl::Status done = LocalSteps(spec, moved);
@@ -114,6 +115,7 @@ absl::Status TrainingLoop::ContributeLocal(const v1::RoundSpec& spec) {
 absl::Status TrainingLoop::EncodeDelta(const v1::RoundSpec& spec, absl::Span<const float> delta) {
   const ChunkGrid& grid = replica_->grid();
   std::vector<Bytes> payloads(grid.size());  // a contribution is sent whole or not at all
+  method_->BeginContribution();
   for (uint32_t index = 0; index < grid.size(); ++index) {
     TALLY_ASSIGN_OR_RETURN(const IndexSet* set,
                            MaskOfChunk(spec, replica_->mask().get(), grid[index]));
@@ -123,6 +125,7 @@ absl::Status TrainingLoop::EncodeDelta(const v1::RoundSpec& spec, absl::Span<con
                            method_->Encode(spec, grid[index], delta.first(size), &stats));
     delta.remove_prefix(size);
   }
+  method_->EndContribution();
   for (uint32_t index = 0; index < grid.size(); ++index) {
     contribution_.AddChunk(index, std::move(payloads[index]), stream_);
   }

@@ -143,6 +143,12 @@ absl::Status JobRun::ResumeAfter(const LedgerRound& last) {
   last_history_ = last.closed.history();
   all_rounds_done_ = !planner_->Next(&last.spec).has_value();
   observer_->OnProgress([&](v1::JobStatus& status) { status.set_round(last.spec.step()); });
+  // A random mask has no voters, and a soup not all who took part.
+  if (last.closed.voters().empty() || last.spec.greedy_soup()) {
+    for (uint32_t index = 0; index < places_.size(); ++index) {
+      if (!places_[index].empty()) returning_.insert(index);
+    }
+  }
   for (const uint32_t voter : last.closed.voters()) {
     if (voter < places_.size() && !places_[voter].empty()) returning_.insert(voter);
   }

@@ -123,9 +123,11 @@ class JobRun {
     std::vector<SoupCandidate> candidates;
     std::vector<SoupScore> trials;
     std::vector<uint32_t> members;  // of the average being scored
-    bool sent = false;              // to the workers in `awaited`, those who have scored apart
-    std::set<uint32_t> awaited;
-    bool answered = false;  // by anybody
+    std::set<uint32_t> scorers;     // workers on whose rows all averages are scored
+    bool lost = false;              // a scorer is gone: the trials begin anew
+    bool sending = false;           // a thread sends the average to the scorers
+    bool sent = false;              // it has
+    std::set<uint32_t> awaited;     // of them, whose scores are not here yet
     SoupScore sum;
     absl::Duration since;
   };
@@ -260,6 +262,10 @@ class JobRun {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnTrialScore(const Attachment& from, const v1::TrialScore& scored, Effects& effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RestartSoup(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendToScorers(const grpc::ByteBuffer& frame, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LoseScorer(uint32_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndTrial(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnforceSoup(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseForContributions(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -367,6 +373,9 @@ class JobRun {
   std::optional<HandedRound> handed_ ABSL_GUARDED_BY(mutex_);
   bool all_rounds_done_ ABSL_GUARDED_BY(mutex_) = false;
   std::string published_round_ ABSL_GUARDED_BY(mutex_);  // what PublishOpenRound has told last
+  // By worker; of its own lock, so that no heartbeat waits for the run's.
+  mutable absl::Mutex progress_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  std::map<std::string, v1::LocalProgress> progress_ ABSL_GUARDED_BY(progress_mutex_);
   std::deque<absl::Duration> durations_ ABSL_GUARDED_BY(mutex_);
   uint64_t samples_ ABSL_GUARDED_BY(mutex_) = 0;
 

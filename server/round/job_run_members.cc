@@ -148,9 +148,10 @@ Outgoing JobRun::Next(const std::shared_ptr<Attachment>& to) {
     absl::MutexLock lock(&mutex_);
     behind = to->outbox.empty() && IsBehind(*to);  // a round closed since
     if (behind) continue;
-    // Not into a round that closes: its spec was not sent here. Its end wakes this stream.
-    if (to->outbox.empty() && to->phase == AttachmentPhase::kCatchingUp && !to->finish &&
-        !closing_) {
+    // Not into a round that closes: its spec was not sent here. Its end wakes this stream. But who has
+    // contributed to it may score the averages of a soup.
+    const bool may = !closing_ || (soup_.has_value() && round_->HasContributed(to->index));
+    if (to->outbox.empty() && to->phase == AttachmentPhase::kCatchingUp && !to->finish && may) {
       GoLive(*to, effects);
     }
     next = TakeFrame(*to);
@@ -198,7 +199,7 @@ void JobRun::Forget(Attachment& member, Effects& effects) {
   }
   if (round_ == nullptr) return;
   round_->NoLongerAwait(member.index);
-  if (soup_.has_value()) soup_->awaited.erase(member.index);  // the timer goes on without it
+  LoseScorer(member.index);
   effects.round = round_;
   for (const uint32_t chunk : round_->ClaimComplete()) effects.reduce.push_back(chunk);
 }

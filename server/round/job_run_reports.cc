@@ -13,14 +13,8 @@
 namespace tally {
 
 void JobRun::HearProgress(const std::string& worker, const v1::LocalProgress& progress) {
-  absl::MutexLock lock(&mutex_);
-  const absl::StatusOr<uint32_t> index = IndexOf(worker);
-  if (!index.ok()) return;
-  if (progress.round() == 0) {
-    stats_[*index].clear_progress();
-  } else {
-    *stats_[*index].mutable_progress() = progress;
-  }
+  absl::MutexLock lock(&progress_mutex_);
+  progress_[worker] = progress;
 }
 
 void JobRun::PublishOpenRound() {
@@ -30,7 +24,14 @@ void JobRun::PublishOpenRound() {
     now.set_round_chunks(round_->grid().size());
     now.set_round_contributions(round_->contributed());
   }
+  std::map<std::string, v1::LocalProgress> heard;
+  {
+    absl::MutexLock lock(&progress_mutex_);
+    heard.swap(progress_);
+  }
   for (uint32_t i = 0; i < stats_.size(); ++i) {
+    const auto found = heard.find(stats_[i].name());
+    if (found != heard.end()) *stats_[i].mutable_progress() = found->second;
     const bool open = round_ != nullptr;
     stats_[i].set_chunks_received(open ? round_->part(i).chunks : 0);
     stats_[i].set_contributed(open && round_->HasContributed(i));

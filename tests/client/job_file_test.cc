@@ -1,15 +1,19 @@
 #include "client/job_file.h"
 
+#include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "absl/strings/str_replace.h"
 #include "common/base/status_matchers.h"
 #include "common/spec/check.h"
+#include "gmock/gmock.h"
 #include "tests/client/command_test.h"
 
 namespace tally {
 namespace {
 
+using ::tally::testing::IsOk;
 using ::tally::testing::kJobYaml;
 using ::tally::testing::StatusIs;
 using ::testing::AllOf;
@@ -166,10 +170,16 @@ TEST_F(JobFileTest, RangesAreWhatPeopleCouldMean) {
   EXPECT_THAT(Read(with("{count: 2, max: 0}")), StatusIs(kInvalid, HasSubstr("workers.max: ")));
 }
 
-TEST_F(JobFileTest, TheDemosJobIsValid) {
-  TALLY_ASSERT_OK_AND_ASSIGN(const JobFile file, ReadJobFile(TALLY_DEMO_JOB));
-  EXPECT_EQ(file.spec.name(), "fashion-mnist");
-  EXPECT_EQ(file.spec.workers().count(), 4u);
+TEST_F(JobFileTest, TheSampleJobsAreValid) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(TALLY_SAMPLE_JOBS)) {
+    const auto file = ReadJobFile(entry.path().string());
+    ASSERT_THAT(file, IsOk()) << entry.path();
+    TALLY_EXPECT_OK(CheckJobSpec(file->spec)) << entry.path();
+    EXPECT_EQ(file->spec.workers().count(), 4u);
+    names.insert(file->spec.name());
+  }
+  EXPECT_THAT(names, ::testing::ElementsAre("fashion-mnist", "fish", "lofi"));
 }
 
 }  // namespace

@@ -93,6 +93,9 @@ TEST(LofiTest, AGreedySoupOutlivesItsWorkersAndItsServer) {
   cluster.StartWorker("worker-2");
   cluster.server().Kill();
   cluster.StartServer();
+  cluster.WaitForRound(job_id, 12);
+  for (const char* worker : {"worker-0", "worker-1", "worker-2"}) cluster.worker(worker).Kill();
+  for (const char* worker : {"worker-0", "worker-1", "worker-2"}) cluster.StartWorker(worker);
   cluster.WaitForState(job_id, "SUCCEEDED");
   CheckResult(cluster, job_id);
 }

@@ -56,6 +56,11 @@ class Method {
     return absl::UnimplementedError("this method has no local steps");
   }
 
+  // Before and after a round's Encode calls where all of them succeed: what they would change of the state
+  // becomes so at the end, or never.
+  virtual void BeginContribution() {}
+  virtual void EndContribution() {}
+
   // Later calls are over this mask, of methods that have one; state of elements that stay goes on.
   virtual void SetMask(const MaskPointer& /*mask*/) {}
 

@@ -47,7 +47,9 @@ class FishMethodTest : public ::testing::Test {
   std::vector<float> Sent(Method& method, const Mask& mask, const std::vector<float>& delta) {
     EncodeStats stats;
     const Chunk chunk = mask.grid()[0];
+    method.BeginContribution();
     const Bytes payload = *method.Encode(round_, chunk, delta, &stats);
+    method.EndContribution();
     const ChunkContext context = *ContributionContext(round_, chunk, &mask[0]);
     const SparseView view = *ParseSparse(context, payload);
     std::vector<float> values(delta.size());
@@ -136,9 +138,12 @@ TEST_F(FishMethodTest, ADeltaThatIsNotFiniteIsRefused) {
     const auto method = *MakeMethod(options_, layout_);
     method->SetMask(mask);
     EncodeStats stats;
+    method->BeginContribution();
     EXPECT_THAT(method->Encode(round_, mask->grid()[0], {1.0f, std::nanf("")}, &stats),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sparse payload")))
         << dtype;
+    // Nothing of it stays behind: the next contribution is as if it had not been.
+    for (const float value : Sent(*method, *mask, {2.0f, -2.0f})) EXPECT_EQ(std::fabs(value), 2.0f);
   }
 }
 

@@ -45,6 +45,9 @@ class Fish : public LocalMethod {
     Carry(before, error, indices_, absl::MakeSpan(error_));
   }
 
+  void BeginContribution() override { next_error_ = error_; }
+  void EndContribution() override { error_.swap(next_error_); }
+
   absl::StatusOr<Bytes> Encode(const v1::RoundSpec& round, const Chunk& chunk,
                                absl::Span<const float> delta, EncodeStats*) override {
     TALLY_ASSIGN_OR_RETURN(const IndexSet* set, MaskOfChunk(round, mask_.get(), chunk));
@@ -65,7 +68,7 @@ class Fish : public LocalMethod {
   Bytes EncodeSigns(const v1::RoundSpec& round, const ChunkContext& context, const Chunk& chunk,
                     absl::Span<const float> delta) {
     const auto first = std::lower_bound(indices_.begin(), indices_.end(), chunk.first);
-    const absl::Span<float> error = absl::MakeSpan(error_).subspan(
+    const absl::Span<float> error = absl::MakeSpan(next_error_).subspan(
         static_cast<size_t>(first - indices_.begin()), delta.size());
     for (size_t i = 0; i < delta.size(); ++i) error[i] += delta[i];
     const uint64_t zeros = StreamKey(seed_, worker_ + 1, round.round(), RandomPurpose::kZero);
@@ -83,7 +86,8 @@ class Fish : public LocalMethod {
   const bool feeds_back_;
   MaskPointer mask_;
   Indices indices_;           // flat, of the mask's elements
-  std::vector<float> error_;  // with signs: what was not sent yet, one a element of the mask
+  std::vector<float> error_;  // with signs: what was not sent yet, one an element of the mask
+  std::vector<float> next_error_;  // after the contribution being made
 };
 
 }  // namespace

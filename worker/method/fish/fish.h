@@ -13,7 +13,7 @@ namespace tally {
 // from one mask to the next for the elements that stay.
 //
 // With dtype sign what is sent is mean |p| * sign(p) of p = delta + e, and e = p - sent stays here for the
-// next round (EF-signSGD, Karimireddy et al. 2019, arXiv 1901.09847).
+// next round (EF-signSGD, Karimireddy et al. 2019, arXiv 1901.09847). What was sent too late to count is lost.
 std::unique_ptr<Method> MakeFish(const MethodOptions& options, const Layout& layout);
 
 }  // namespace tally
