@@ -23,6 +23,25 @@ struct CrashPoint {
   const char* durability = "relaxed";
   // Passings from the server's start on; 0: the first one after some rounds.
   int passing = 0;
+  const char* method = "vote";  // of kMethods
+};
+
+// A method, and what goes with it.
+struct MethodOfJob {
+  const char* name;
+  const char* method;  // "": the long job's own
+  const char* data = "{name: tiny, shuffle_buffer: 64}";
+};
+
+constexpr MethodOfJob kMethods[] = {
+    {"vote", ""},
+    {"lofi", "{name: lofi, local: {steps: 2, optimiser: adamw, dtype: bf16}, lofi: {outer: nesterov}}"},
+    {"soup", "{name: lofi, local: {steps: 2, optimiser: sgd}, lofi: {soup: greedy}}",
+     "{name: tiny, shuffle_buffer: 64, hold_out_every: 4}"},
+    {"fish", "{name: fish, local: {steps: 2, optimiser: adamw}, fish: {density: 0.1, samples: 8,"
+             " refresh_every: 3}}"},
+    {"random", "{name: fish, local: {steps: 1, optimiser: sgd, dtype: sign}, fish: {density: 0.1,"
+               " fisher: random, refresh_every: 3}}"},
 };
 
 void PrintTo(const CrashPoint& point, std::ostream* out) { *out << point.name; }
@@ -30,6 +49,7 @@ void PrintTo(const CrashPoint& point, std::ostream* out) { *out << point.name; }
 std::string NameOf(const CrashPoint& point) {
   std::string name = absl::StrReplaceAll(point.name, {{".", "_"}});
   if (point.passing > 0) absl::StrAppend(&name, "_", point.passing);
+  if (point.method != std::string("vote")) absl::StrAppend(&name, "_", point.method);
   return absl::StrCat(name, point.durability == std::string("strict") ? "_strict" : "");
 }
 
@@ -37,6 +57,18 @@ std::string NameOf(const CrashPoint& point) {
 JobText ShortJob(const std::string& rounds) {
   JobText job = LongJob("{count: 2}", rounds);
   job.more = "digest_every: 5\nsnapshot_every: 10\nevaluate_every: 0";
+  return job;
+}
+
+JobText JobAt(const CrashPoint& point) {
+  const bool votes = point.method == std::string("vote");
+  JobText job = ShortJob(votes ? "120" : "18");
+  for (const MethodOfJob& method : kMethods) {
+    if (method.name != std::string(point.method) || votes) continue;
+    job.method = method.method;
+    job.data = method.data;
+    absl::StrAppend(&job.more, "\nchunk_elements: 256");
+  }
   return job;
 }
 
@@ -76,7 +108,7 @@ class CrashPointTest : public CrashTest, public ::testing::WithParamInterface<Cr
 TEST_P(CrashPointTest, LosesNothing) {
   Start(GetParam());
   // The reply may be lost with the server: the token finds the job again.
-  const std::vector<std::string> submit = {"submit", cluster_->WriteJob(ShortJob("120")), "--token",
+  const std::vector<std::string> submit = {"submit", cluster_->WriteJob(JobAt(GetParam())), "--token",
                                            "once"};
   if (GetParam().passing > 0) {
     cluster_->Tally(submit);
@@ -127,6 +159,29 @@ INSTANTIATE_TEST_SUITE_P(
                       // Of the base.
                       CrashPoint{"snapshot.before_rename", "relaxed", 1},
                       CrashPoint{"snapshot.after_rename", "relaxed", 1}),
+    ParamName);
+
+// Amid an upload, a mask, a soup; of a mask round also the very first one.
+INSTANTIATE_TEST_SUITE_P(
+    Local, CrashPointTest,
+    ::testing::Values(CrashPoint{"staging.after_chunk", "relaxed", 0, "lofi"},
+                      CrashPoint{"round.after_reduction", "relaxed", 0, "lofi"},
+                      CrashPoint{"staging.after_chunk", "relaxed", 0, "soup"},
+                      CrashPoint{"round.mid_broadcast", "relaxed", 0, "soup"},
+                      CrashPoint{"round.after_announce", "relaxed", 0, "soup"}),
+    ParamName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Mask, CrashPointTest,
+    ::testing::Values(CrashPoint{"staging.after_chunk", "relaxed", 3, "fish"},
+                      CrashPoint{"round.mid_broadcast", "relaxed", 1, "fish"},
+                      CrashPoint{"ledger.mid_record", "relaxed", 1, "fish"},
+                      CrashPoint{"ledger.after_append", "strict", 1, "fish"},
+                      CrashPoint{"staging.after_chunk", "relaxed", 0, "fish"},
+                      CrashPoint{"snapshot.mid_write", "relaxed", 0, "fish"},
+                      CrashPoint{"round.mid_broadcast", "relaxed", 1, "random"},
+                      CrashPoint{"ledger.after_append", "relaxed", 1, "random"},
+                      CrashPoint{"snapshot.after_rename", "relaxed", 0, "random"}),
     ParamName);
 
 // WAITING, RUNNING, FINALIZING and SUCCEEDED, before and after each.
